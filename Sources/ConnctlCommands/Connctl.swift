@@ -23,7 +23,8 @@ struct Connctl: RunnableCommand {
       CommandGroup(
         name: "Look",
         subcommands: [
-          StatusCommand.self, TopCommand.self, ExplainCommand.self, PathCommand.self,
+          StatusCommand.self, TopCommand.self, WhyCommand.self, ExplainCommand.self,
+          PathCommand.self,
           ConnectionsCommand.self, LinksCommand.self, DNSCommand.self, HistoryCommand.self,
         ]),
       CommandGroup(

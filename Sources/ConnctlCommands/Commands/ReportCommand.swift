@@ -10,7 +10,7 @@ struct ReportCommand: ConnctlCommand {
     usage: "connctl report [--for <time> | --recording <recording>] [--json] <file>",
     discussion: """
       Records like “connctl record”, or takes an existing recording. Writes a file that begins with \
-      the output of status, explain, links and history, and ends with data for “connd --replay”. \
+      the output of status, explain, links, why and history, and ends with data for “connd --replay”. \
       Replaces IP and MAC addresses, Wi-Fi \
       names, host and domain names, and chosen link names: each one consistently, with a key that \
       is not stored. Omits everything that connd cannot replace. Keeps times, ports, user numbers \
@@ -57,7 +57,8 @@ struct ReportCommand: ConnctlCommand {
       let directory = try PrivateDirectory()
       defer { directory.remove() }
       let start = try await self.record(in: directory, through: connector)
-      try file.write(try await self.report(in: directory, start))
+      let diagnosis = await self.diagnosis(start, through: connector)
+      try file.write(try await self.report(in: directory, start, diagnosis))
     } catch {
       file.remove()
       throw error
@@ -93,9 +94,21 @@ struct ReportCommand: ConnctlCommand {
     return start
   }
 
+  /// Returns the running connd's diagnosis after the recording, or `nil` for an existing recording,
+  /// or if connd cannot be asked.
+  private func diagnosis(
+    _ start: StartingState?, through connector: Connector
+  ) async -> Connectivity_V1_Diagnosis? {
+    guard case .running = start else { return nil }
+    return try? await connector.withServices(at: self.socket) { connd in
+      try await connd.call(ConndServices.Diagnostics.Diagnose.self)
+    }
+  }
+
   /// Returns the report of the recording.
   private func report(
-    in directory: PrivateDirectory, _ start: StartingState?
+    in directory: PrivateDirectory, _ start: StartingState?,
+    _ diagnosis: Connectivity_V1_Diagnosis?
   ) async throws -> [UInt8] {
     let (report, answers) = ("\(directory.path)/report", "\(directory.path)/answers")
     // connd reports its own errors.
@@ -106,7 +119,8 @@ struct ReportCommand: ConnctlCommand {
     ).end()
     guard status.isSuccess else { throw ExitStatus.doesNotHold }
     let text = try Style.report.answers(
-      Connectivity_V1_ReplayedAnswers(serializedBytes: try NewFile.contents(of: answers)), start)
+      Connectivity_V1_ReplayedAnswers(serializedBytes: try NewFile.contents(of: answers)), start,
+      diagnosis)
     return try NewFile.contents(of: report).inserting(text)
   }
 }

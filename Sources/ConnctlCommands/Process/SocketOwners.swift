@@ -1,4 +1,5 @@
 import Connectivity
+import Glibc
 
 /// A process that has a socket open.
 struct SocketOwner: Hashable, Sendable {
@@ -25,5 +26,29 @@ enum SocketOwners {
       }
     }
     return owners
+  }
+
+  /// Returns the sockets of processes, of all kinds, by their inode numbers.
+  ///
+  /// - Returns: `nil` if this user may read the sockets of none of them.
+  static func sockets(of processes: [Int], in proc: String = "/proc") -> Set<UInt64>? {
+    var sockets: Set<UInt64> = []
+    var isReadable = false
+    for process in processes {
+      let directory = "\(proc)/\(process)/fd"
+      let descriptors = ProcFiles.entries(of: directory) ?? []
+      isReadable = isReadable || !descriptors.isEmpty || access(directory, R_OK) == 0
+      sockets.formUnion(descriptors.compactMap { ProcFiles.socket(at: "\(directory)/\($0)") })
+    }
+    return isReadable ? sockets : nil
+  }
+
+  /// Returns the numbers of the processes with a program's name (proc_pid_comm(5)). The kernel cuts
+  /// names after 15 bytes.
+  static func processes(named program: String, in proc: String = "/proc") -> [Int] {
+    let name = Array(program.utf8.prefix(15))
+    return (ProcFiles.entries(of: proc) ?? []).compactMap { Int($0) }.filter {
+      ProcessName.read($0, in: proc).map { Array($0.utf8) == name } ?? false
+    }.sorted()
   }
 }

@@ -9,21 +9,27 @@ extension Style {
       date: parts.first.map(String.init) ?? "", time: String(parts.last?.prefix(12) ?? ""))
   }
 
-  /// Returns the sections of a report for people: status, explanation, links and history.
+  /// Returns the sections of a report for people: status, explanation, links, diagnosis and
+  /// history.
   ///
-  /// - Parameter start: The state in which the recording began, or `nil` if that is unknown.
+  /// - Parameters:
+  ///   - start: The state in which the recording began, or `nil` if that is unknown.
+  ///   - diagnosis: The answer of the running connd, or `nil` if it was not asked.
   func answers(
-    _ answers: Connectivity_V1_ReplayedAnswers, _ start: StartingState?
+    _ answers: Connectivity_V1_ReplayedAnswers, _ start: StartingState?,
+    _ diagnosis: Connectivity_V1_Diagnosis? = nil
   ) throws -> [String] {
     let snapshot = try ConnectivitySnapshot(answers.status)
     let history = FoldedChange.groups(try answers.history.withoutUserNames.changes())
     let missing = ["not available: the recording lacks answers from the kernel"]
     let explanation =
       try answers.hasExplanation ? self.explanation(answers.explanation, host: nil) : missing
+    let why = try diagnosis.map { try self.diagnosis($0, isAnonymous: true) }
     let sections = [
       ("status", self.status(snapshot, now: try WallTime(answers.endTime))),
       ("explain", explanation),
       ("links", answers.links.isEmpty ? missing : self.links(answers.links)),
+      ("why", why ?? ["not available: the running connd was not asked"]),
       ("history (UTC)", history.isEmpty ? ["no changes"] : history.flatMap(self.history)),
     ]
     return (start.map { $0.text + [""] } ?? [])

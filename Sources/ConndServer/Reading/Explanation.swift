@@ -22,6 +22,8 @@ struct Explanation: Sendable {
   var cost: CostEvidence?
   /// The reasons for the path's quality.
   var qualityReasons: [String] = []
+  /// The names of the path's links on which the driver has reported trouble lately.
+  var confirmedLinks: [String] = []
   /// The links from top to bottom, including a link outside the path that discards the traffic.
   var links: [LinkReport] = []
   /// How the guessed links were found: `fwmark 0xca6c` or `default`. `nil` if nothing is guessed.

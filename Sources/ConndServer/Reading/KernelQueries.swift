@@ -69,6 +69,7 @@ struct KernelQueries {
     }
     explanation.qualityReasons = self.reader.classifier.conditions.reasons(
       of: path.chain, for: destination.uid)
+    explanation.confirmedLinks = self.reader.classifier.conditions.confirmedLinks(of: path.chain)
     if path.guessedLinks > 0, let guess = facts.guess {
       explanation.guessedBy = guess.mark.map { "fwmark 0x" + String($0, radix: 16) } ?? "default"
     }

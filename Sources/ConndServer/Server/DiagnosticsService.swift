@@ -12,9 +12,11 @@ struct DiagnosticsService: RegistrableRPCService {
   let clients: ClientList
   let configuration: @Sendable () -> Configuration
   var connections = ConnectionListing()
+  var sampler = SocketSampler()
   let reactor: Reactor
   let encodings = AccountTurns(maxRunning: 1)
   let listings = AccountTurns(maxRunning: ConnectionListing.maxPerUser)
+  let diagnoses = AccountTurns(maxRunning: SocketSampler.maxPerUser)
 
   private typealias Method = Connectivity_V1_Diagnostics.Method
 
@@ -47,6 +49,11 @@ struct DiagnosticsService: RegistrableRPCService {
       Method.ListConnections.descriptor
     ) { (request: Connectivity_V1_ListConnectionsRequest, caller) in
       try await self.listConnections(request, caller)
+    }
+    router.unary(
+      Method.Diagnose.descriptor
+    ) { (request: Connectivity_V1_DiagnoseRequest, caller) in
+      try await self.diagnose(request, caller)
     }
     router.unary(
       Method.GetConfiguration.descriptor

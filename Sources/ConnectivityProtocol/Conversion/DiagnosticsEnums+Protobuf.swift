@@ -22,6 +22,25 @@ extension UnusedReason: ClosestWireEnum {
   }
 }
 
+extension DiagnosisVerdict: ClosestWireEnum {
+  package static let unrecognized = Self.unknown
+
+  package var wireValue: Connectivity_V1_DiagnosisVerdict {
+    switch self {
+    case .nothingWrong: .nothingWrong
+    case .noPath: .noPath
+    case .notLetOut: .notLetOut
+    case .packetsLost: .packetsLost
+    case .nothingAnswers: .nothingAnswers
+    case .namesUnresolved: .namesUnresolved
+    case .onlyDestination: .onlyDestination
+    case .onlyUser: .onlyUser
+    case .largePacketsLost: .largePacketsLost
+    case .unknown: .unknown
+    }
+  }
+}
+
 extension CostEvidence.Source: ClosestWireEnum {
   package static let unrecognized = Self.none
 

@@ -43,9 +43,12 @@ package struct SocketCensus: Hashable, Sendable {
   package init() {}
 
   /// Counts a connection of a person: as silent after three consecutive timeouts, or as heard if
-  /// its peer was heard within 1.5 s.
+  /// its peer was heard within 1.5 s. Timeouts without data in flight prove nothing about the link:
+  /// this machine does not send the data, or the peer has closed its window.
   package mutating func count(_ report: SocketReport, of host: IPAddress, by person: UInt32) {
-    if report.hasUnacknowledgedData, report.timeouts >= Self.minTimeouts {
+    if report.sent > report.progress, report.hasUnacknowledgedData,
+      report.timeouts >= Self.minTimeouts
+    {
       self.persons[person, default: Connections()].silent += 1
       self.persons[person]?.silentHosts.insert(host)
     } else if report.silence <= Self.heardWithin {

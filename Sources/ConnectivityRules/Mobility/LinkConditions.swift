@@ -43,6 +43,11 @@ package struct LinkConditions: Hashable, Sendable {
     chain.flatMap { self.links[$0.index]?.reasons(for: user, on: $0.name) ?? [] }
   }
 
+  /// Returns the names of the links of a path on which the driver has reported trouble lately.
+  package func confirmedLinks(of chain: [PathLink]) -> [String] {
+    chain.filter { self.links[$0.index]?.isConfirmed ?? false }.map(\.name)
+  }
+
   package mutating func handle(_ input: LinkTrouble.Input, on link: UInt32, at now: Instant) {
     if self.links[link] == nil, self.links.count >= Self.maxLinks { self.makeRoom(at: now) }
     guard self.links.count < Self.maxLinks || self.links[link] != nil else { return }

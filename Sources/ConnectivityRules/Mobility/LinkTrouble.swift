@@ -92,6 +92,9 @@ package struct LinkTrouble: Hashable, Sendable {
       common: isInDoubt ? .moderate : self.isSignalLow == false ? .good : .unknown)
   }
 
+  /// Whether the link's driver has reported a low signal or lost frames lately.
+  var isConfirmed: Bool { self.isSignalLow == true || self.confirmedUntil != nil }
+
   /// Returns the evidence for the quality of a user's traffic, as text for people.
   package func reasons(for user: UInt32, on link: String) -> [String] {
     var reasons: [String] = []

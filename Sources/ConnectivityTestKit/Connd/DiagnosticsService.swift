@@ -16,6 +16,7 @@ struct DiagnosticsService: RegistrableRPCService {
     router.unary(Method.GetStatistics.self, self.getStatistics)
     router.unary(Method.ListClients.self, self.listClients)
     router.unary(Method.ListConnections.self, self.listConnections)
+    router.unary(Method.Diagnose.self, self.diagnose)
     router.unary(Method.GetConfiguration.self, self.getConfiguration)
   }
 
@@ -80,6 +81,16 @@ struct DiagnosticsService: RegistrableRPCService {
     try self.connd.requireRunning()
     _ = try PageRequest(size: request.pageSize, token: request.pageToken, of: "connections")
     return Connectivity_V1_ListConnectionsResponse()
+  }
+
+  /// Returns that nothing is known, because simulated connections have no sockets.
+  func diagnose(
+    request: Connectivity_V1_DiagnoseRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_Diagnosis {
+    try self.connd.requireRunning()
+    var diagnosis = Connectivity_V1_Diagnosis()
+    diagnosis.verdict = .unknown
+    return diagnosis
   }
 
   /// Always fails. The response is for starting a real connd in the same state, and a simulated

@@ -146,7 +146,7 @@ extension OpenConnection {
 
 extension Bytes {
   /// Returns the address in 16 octets. Converts an IPv4-mapped address to IPv4.
-  fileprivate func address(at offset: Int, _ family: UInt8) -> IPAddress? {
+  func address(at offset: Int, _ family: UInt8) -> IPAddress? {
     let length = CInt(family) == AF_INET ? 4 : 16
     var octets: [UInt8] = []
     for place in 0..<length {

@@ -144,12 +144,15 @@ extension SocketReport {
 
   /// Offsets in `struct tcp_info`. The header that declares it cannot be included beside
   /// netinet/tcp.h.
-  private enum TCPInfo {
+  enum TCPInfo {
     static let retransmits = 2
     static let probes = 3
     static let backoff = 4
     static let timeout = 8
+    static let segmentSize = 16
     static let unacknowledged = 24
+    /// The number of retransmitted segments in flight.
+    static let retransmitted = 36
     static let lastDataReceived = 52
     static let lastAcknowledgementReceived = 56
     static let roundTrip = 68
@@ -159,5 +162,7 @@ extension SocketReport {
     static let segmentsReceived = 140
     static let unsent = 144
     static let dataSegmentsReceived = 152
+    /// Since Linux 5.4.
+    static let window = 228
   }
 }

@@ -38,6 +38,7 @@ static void put_any(uint32_t stream) {
       {"Diagnostics/GetStatistics", "", 0},
       {"Diagnostics/ListClients", "", 0},
       {"Diagnostics/ListConnections", "", 0},
+      {"Diagnostics/Diagnose", "", 0},
       {"Diagnostics/GetConfiguration", "", 0},
       {"/grpc.health.v1.Health/Check", "", 0},
       // file_containing_symbol

@@ -158,8 +158,9 @@ def has_calls_when_connd_stops(path):
         unary = [
             call.future(request, timeout=DEADLINE)
             for call, request, count in [
-                (diagnostics.ListLinks, diagnostics_pb2.ListLinksRequest(), 100),
+                (diagnostics.ListLinks, diagnostics_pb2.ListLinksRequest(), 90),
                 (diagnostics.ListConnections, diagnostics_pb2.ListConnectionsRequest(), 50),
+                (diagnostics.Diagnose, diagnostics_pb2.DiagnoseRequest(), 10),
                 (diagnostics.Explain, diagnostics_pb2.ExplainRequest(destination="203.0.113.9"), 50),
                 (connectivity.GetPath, pb.GetPathRequest(destination="203.0.113.9"), 50),
             ]

@@ -13,6 +13,7 @@ struct EnumTests {
     ChangeCause.Trigger.self, Invalidation.Reason.self, Invalidation.Severity.self,
     LinkQuality.self, Validation.State.self, Validation.Source.self, OtherWay.Reason.self,
     AttemptOutcome.self, PeerQuestion.self, FlowRefusal.Code.self, UnusedReason.self,
+    DiagnosisVerdict.self,
     CostEvidence.Source.self, Metering.self, LinkState.self, Via.Kind.self,
     MobileGeneration.self, WirelessRole.self, WirelessSecurity.Method.self,
     StatusEvent.Kind.self,

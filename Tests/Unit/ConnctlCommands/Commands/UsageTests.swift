@@ -90,7 +90,7 @@ struct UsageTests {
       (["is", "metred"], "unknown condition 'metred'. Did you mean 'metered'?"),
       (["keep", "foo=bar.service"], "unknown condition 'foo'"),
       (["run", "--when", "online,onlin", "--", "true"], "unknown condition 'onlin'."),
-      (["top", "--json"], "top prints no JSON. --json works with status, explain, path"),
+      (["top", "--json"], "top prints no JSON. --json works with status, why, explain, path"),
       (["watch", "--for", "1s"], "Unknown option '--for'"),
       (["watch", "--format", "{categry}"], "unknown field {categry}. Did you mean {category}?"),
       (["metered", "no"], "“no” is not on, off or auto"),

@@ -81,6 +81,7 @@ struct StubDiagnostics: RegistrableRPCService {
     router.unary(Method.GetStatistics.self, self.getStatistics)
     router.unary(Method.ListClients.self, self.listClients)
     router.unary(Method.ListConnections.self, self.listConnections)
+    router.unary(Method.Diagnose.self, self.diagnose)
     router.unary(Method.GetConfiguration.self, self.getConfiguration)
   }
 
@@ -128,6 +129,12 @@ struct StubDiagnostics: RegistrableRPCService {
     (response.clients, response.nextPageToken) = try page(
       [.watcher, .guardian], request.pageToken)
     return response
+  }
+
+  func diagnose(
+    request: Connectivity_V1_DiagnoseRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_Diagnosis {
+    request.hosts == ["203.0.113.9"] ? .silentHost : .nothingWrong
   }
 
   func listConnections(

@@ -23,10 +23,10 @@ struct ReportTextTests {
     return answers
   }
 
-  @Test("a report has the output of status, explain, links and history, with times in UTC")
+  @Test("a report has the output of status, explain, links, why and history, with times in UTC")
   func whole() throws {
     try expectPicture(
-      Style.report.answers(Self.answers, .running(file: "/tmp/x")), "report")
+      Style.report.answers(Self.answers, .running(file: "/tmp/x"), .silentHost), "report")
   }
 
   @Test("a report names users by number")
@@ -42,7 +42,7 @@ struct ReportTextTests {
     (answers.links, answers.history) = ([], .init())
     let lines = try Style.report.answers(
       answers, .configured(why: "connd is not running at /home/alice/connd.sock"))
-    #expect(lines.filter { $0.hasPrefix("not available") }.count == 2)
+    #expect(lines.filter { $0.hasPrefix("not available: the recording") }.count == 2)
     #expect(lines.contains("no changes"))
     // The path of a socket may name the user.
     #expect(!lines.joined().contains("alice"))

@@ -131,7 +131,7 @@ struct LinkQualityTests {
       try self.connection(
         UInt16(5000 + number), to: host, of: witness.user, person: witness.person,
         SocketReport(
-          silence: .seconds(2), roundTrip: .milliseconds(20), timeouts: 3,
+          silence: .seconds(2), inFlight: 100, roundTrip: .milliseconds(20), timeouts: 3,
           hasUnacknowledgedData: true, owner: witness.owner))
     }
     for (number, person) in witness.heard.enumerated() {
@@ -205,7 +205,8 @@ struct LinkQualityTests {
     "Q3 a person's own sockets are silent, and another person reports → no evidence for the first")
   mutating func ownWitness() throws {
     let silent = SocketReport(
-      silence: .seconds(2), roundTrip: .milliseconds(20), timeouts: 3, hasUnacknowledgedData: true,
+      silence: .seconds(2), inFlight: 100, roundTrip: .milliseconds(20), timeouts: 3,
+      hasUnacknowledgedData: true,
       owner: 1000)
     for (port, host) in [(5000, "93.184.215.14"), (5001, "1.1.1.1")] as [(UInt16, String)] {
       try self.connection(port, to: host, of: 1000, person: 1000, silent)

@@ -132,6 +132,7 @@ struct WorstCase {
     Call(
       name: "Diagnostics.ListConnections", takes: ["query", "pending byte"],
       attacks: ["lists 2,048 connections"]),
+    Call(name: "Diagnostics.Diagnose", takes: ["query", "pending byte"]),
     Call(name: "Diagnostics.GetConfiguration", takes: ["query", "pending byte"]),
     Call(name: "Health.Check"),
     Call(name: "Health.Watch", takes: ["pending byte"], attacks: ["long requests"]),
@@ -177,6 +178,8 @@ struct WorstCase {
     "ListTransitionsRequest.page_token": .counted,
     "ListClientsRequest.page_token": .counted,
     "ListConnectionsRequest.page_token": .counted,
+    "DiagnoseRequest.hosts": .counted,
+    "DiagnoseRequest.socket_inodes": .counted,
     "HealthCheckRequest.service": .counted,
     "ServerReflectionRequest.host": .counted,
     "ServerReflectionRequest.file_by_filename": .counted,

@@ -144,7 +144,7 @@ struct LinkTroubleTests {
       for host in hosts {
         census.count(
           SocketReport(
-            silence: .seconds(2), roundTrip: .milliseconds(20), timeouts: 3,
+            silence: .seconds(2), inFlight: 100, roundTrip: .milliseconds(20), timeouts: 3,
             hasUnacknowledgedData: true), of: self.hosts[host], by: UInt32(person))
       }
     }
@@ -195,6 +195,18 @@ struct LinkTroubleTests {
     link.limp(user: Self.other)
     link.handle(.census(row.census))
     #expect(link.quality() == row.quality)
+  }
+
+  @Test("Q3 timeouts without data in flight, as behind a local firewall → no silent connection")
+  func heldBack() {
+    var census = SocketCensus()
+    for host in Self.hosts {
+      census.count(
+        SocketReport(
+          silence: .seconds(9), roundTrip: .milliseconds(20), timeouts: 5,
+          hasUnacknowledgedData: true), of: host, by: Self.other)
+    }
+    #expect(!census.isTroubled && !census.isOfLink)
   }
 
   @Test("Q3 one person reports by many uids → other persons' reports are kept")

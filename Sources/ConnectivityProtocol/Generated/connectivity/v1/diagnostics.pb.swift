@@ -412,6 +412,71 @@ public enum Connectivity_V1_TcpState: ProtobufEnum {
   }
 }
 
+/// The part that fails. Treat an unknown value as UNKNOWN.
+public enum Connectivity_V1_DiagnosisVerdict: ProtobufEnum {
+  case unspecified
+  /// Peers were heard within the last seconds.
+  case nothingWrong
+  /// The kernel has no path, or a link of the path passes no traffic (Diagnosis.path).
+  case noPath
+  /// The path works, but this machine does not let the packets out: a local firewall, kill switch or
+  /// quota.
+  case notLetOut
+  /// Packets are lost on the way, on the link or beyond.
+  case packetsLost
+  /// No host outside of this machine's networks answers: the fault is in the router or beyond.
+  case nothingAnswers
+  /// The DNS servers do not answer.
+  case namesUnresolved
+  /// Only these hosts, this port or this address family do not answer.
+  case onlyDestination
+  /// The same hosts answer another user.
+  case onlyUser
+  /// Full segments are lost, and small ones arrive.
+  case largePacketsLost
+  /// There is too little traffic to judge by.
+  case unknown
+  case UNRECOGNIZED(Int)
+
+  public static let allCases: [Self] = [.unspecified, .nothingWrong, .noPath, .notLetOut, .packetsLost, .nothingAnswers, .namesUnresolved, .onlyDestination, .onlyUser, .largePacketsLost, .unknown]
+
+  public init() { self = .unspecified }
+
+  public init(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .nothingWrong
+    case 2: self = .noPath
+    case 3: self = .notLetOut
+    case 4: self = .packetsLost
+    case 5: self = .nothingAnswers
+    case 6: self = .namesUnresolved
+    case 7: self = .onlyDestination
+    case 8: self = .onlyUser
+    case 9: self = .largePacketsLost
+    case 10: self = .unknown
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: 0
+    case .nothingWrong: 1
+    case .noPath: 2
+    case .notLetOut: 3
+    case .packetsLost: 4
+    case .nothingAnswers: 5
+    case .namesUnresolved: 6
+    case .onlyDestination: 7
+    case .onlyUser: 8
+    case .largePacketsLost: 9
+    case .unknown: 10
+    case .UNRECOGNIZED(let number): number
+    }
+  }
+}
+
 public struct Connectivity_V1_ExplainRequest: Message {
   /// An IPv4 or IPv6 address as text; see WatchPathRequest.destination. Not set: the default
   /// destination.
@@ -1814,6 +1879,137 @@ public struct Connectivity_V1_Connection: Message {
   }
 }
 
+/// The connections in question. All other connections serve as comparison. If no field is set, all
+/// connections of the calling user are in question, or those of all users for root and connd's own
+/// user.
+public struct Connectivity_V1_DiagnoseRequest: Message {
+  /// Only connections to these hosts: IPv4 or IPv6 addresses as text, at most 64.
+  public var hosts: [String] = []
+
+  /// Only connections to this port. Not set or 0: any port.
+  public var port: UInt32 {
+    get { self._port ?? 0 }
+    set { self._port = newValue }
+  }
+  public var hasPort: Bool { self._port != nil }
+  public mutating func clearPort() { self._port = nil }
+  private var _port: UInt32?
+
+  /// Only these sockets (`socket:[…]` in /proc/PID/fd), at most 1024.
+  public var socketInodes: [UInt64] = []
+
+  public init() {}
+
+  public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
+    switch field.number {
+    case 1: if let value = try field.string { self.hosts.append(value) }
+    case 2: if let value = field.uint32 { self.port = value }
+    case 3: try field.numbers { self.socketInodes.append(UInt64(truncatingIfNeeded: $0)) }
+    default: break
+    }
+  }
+
+  public func write(to writer: inout ProtobufWriter) {
+    for value in self.hosts { writer.write(present: value, as: 1) }
+    if let value = self._port { writer.write(present: UInt64(value), as: 2) }
+    writer.write(packed: self.socketInodes.map { Int64(truncatingIfNeeded: $0) }, as: 3)
+  }
+}
+
+/// Which part fails, and the evidence for it.
+public struct Connectivity_V1_Diagnosis: Message {
+  public var verdict: Connectivity_V1_DiagnosisVerdict = Connectivity_V1_DiagnosisVerdict()
+
+  /// The hosts that the verdict is about, at most eight: only hosts of the connections in question,
+  /// or the DNS servers.
+  public var hosts: [String] = []
+
+  /// The only port that the verdict is about. Not set for any port.
+  public var port: UInt32 {
+    get { self._port ?? 0 }
+    set { self._port = newValue }
+  }
+  public var hasPort: Bool { self._port != nil }
+  public mutating func clearPort() { self._port = nil }
+  private var _port: UInt32?
+
+  /// The only address family that the verdict is about. Not set for any family.
+  public var family: Connectivity_V1_AddressFamily {
+    get { self._family ?? Connectivity_V1_AddressFamily() }
+    set { self._family = newValue }
+  }
+  public var hasFamily: Bool { self._family != nil }
+  public mutating func clearFamily() { self._family = nil }
+  private var _family: Connectivity_V1_AddressFamily?
+
+  /// The user whose connections do not work. Set only for ONLY_USER.
+  public var user: UInt32 {
+    get { self._user ?? 0 }
+    set { self._user = newValue }
+  }
+  public var hasUser: Bool { self._user != nil }
+  public mutating func clearUser() { self._user = nil }
+  private var _user: UInt32?
+
+  /// The path of the connections in question, or else the default path.
+  public var path: Connectivity_V1_Path {
+    get { self._path.value }
+    set { self._path.value = newValue }
+    _modify { yield &self._path.value }
+  }
+  public var hasPath: Bool { self._path.isSet }
+  public mutating func clearPath() { self._path.clear() }
+  private var _path = Nested<Connectivity_V1_Path>()
+
+  /// The observations, in sentences for people, without addresses and names.
+  public var evidence: [String] = []
+
+  /// The number of judged connections in question.
+  public var connections: UInt32 = 0
+
+  /// The number of hosts that connections of any user hear.
+  public var heardHosts: UInt32 = 0
+
+  /// The number of hosts that do not answer connections in question.
+  public var silentHosts: UInt32 = 0
+
+  /// Whether there were more sockets than connd compares.
+  public var incomplete: Bool = false
+
+  public init() {}
+
+  public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
+    switch field.number {
+    case 1: if let value = field.value(as: Connectivity_V1_DiagnosisVerdict.self) { self.verdict = value }
+    case 2: if let value = try field.string { self.hosts.append(value) }
+    case 3: if let value = field.uint32 { self.port = value }
+    case 4: if let value = field.value(as: Connectivity_V1_AddressFamily.self) { self.family = value }
+    case 5: if let value = field.uint32 { self.user = value }
+    case 6: if let bytes = field.message { try self.path.merge(bytes) }
+    case 7: if let value = try field.string { self.evidence.append(value) }
+    case 8: if let value = field.uint32 { self.connections = value }
+    case 9: if let value = field.uint32 { self.heardHosts = value }
+    case 10: if let value = field.uint32 { self.silentHosts = value }
+    case 11: if let value = field.bool { self.incomplete = value }
+    default: break
+    }
+  }
+
+  public func write(to writer: inout ProtobufWriter) {
+    writer.write(self.verdict, as: 1)
+    for value in self.hosts { writer.write(present: value, as: 2) }
+    if let value = self._port { writer.write(present: UInt64(value), as: 3) }
+    if let value = self._family { writer.write(present: value, as: 4) }
+    if let value = self._user { writer.write(present: UInt64(value), as: 5) }
+    self._path.write(to: &writer, as: 6)
+    for value in self.evidence { writer.write(present: value, as: 7) }
+    writer.write(UInt64(self.connections), as: 8)
+    writer.write(UInt64(self.heardHosts), as: 9)
+    writer.write(UInt64(self.silentHosts), as: 10)
+    writer.write(self.incomplete, as: 11)
+  }
+}
+
 public struct Connectivity_V1_GetConfigurationRequest: Message {
   public init() {}
 
@@ -1975,6 +2171,15 @@ public enum Connectivity_V1_Diagnostics {
       public typealias Output = Connectivity_V1_ListConnectionsResponse
       public static let descriptor = MethodDescriptor(
         service: Connectivity_V1_Diagnostics.descriptor, method: "ListConnections", type: .unary)
+    }
+
+    /// Says which part fails if programs get no answers, by the state of this machine's sockets. Takes
+    /// a second and sends nothing. Only one call of a person runs at a time, further ones wait.
+    public enum Diagnose: ServiceMethod {
+      public typealias Input = Connectivity_V1_DiagnoseRequest
+      public typealias Output = Connectivity_V1_Diagnosis
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Diagnostics.descriptor, method: "Diagnose", type: .unary)
     }
 
     /// Returns what a second connd on this machine needs to give the same answers. For connctl report.

@@ -1,0 +1,71 @@
+import Connectivity
+
+// Silent connections beside others that are heard.
+extension Diagnosis {
+  static func silence(_ survey: SocketSurvey, _ facts: DiagnosisFacts) -> Diagnosis? {
+    let silent = survey.silent
+    guard !silent.isEmpty else { return nil }
+    let hosts = Set(silent.map(\.host))
+    if survey.losesLargePackets {
+      return Diagnosis(
+        .largePacketsLost, silent, facts,
+        [
+          "full segments to \(silent.hostCount) without an answer",
+          "smaller segments to the same hosts are answered",
+        ])
+    }
+    if let diagnosis = Self.ofUser(survey, hosts, facts) { return diagnosis }
+    let isOnlyOnLink = hosts.allSatisfy { !survey.isBeyond($0) }
+    let heard = survey.heardBeyond.union(survey.heardOnLink)
+    let hasContrast = isOnlyOnLink ? !heard.isEmpty : !survey.heardBeyond.isEmpty
+    guard hasContrast || !survey.heardByOther.isEmpty else { return nil }
+    return Self.ofDestination(silent, survey, facts)
+  }
+
+  /// Most of the silent hosts are heard by another person.
+  private static func ofUser(
+    _ survey: SocketSurvey, _ hosts: Set<IPAddress>, _ facts: DiagnosisFacts
+  ) -> Diagnosis? {
+    let findings = survey.heardByOthers
+    let known = Set(findings.map(\.host))
+    guard !known.isEmpty, 2 * known.count > hosts.count else { return nil }
+    var diagnosis = Diagnosis(
+      .onlyUser, findings, facts,
+      ["\(findings.hostCount) silent, which connections of another user hear"])
+    let users = Set(findings.map(\.user))
+    if users.count == 1 { diagnosis.user = users.first }
+    return diagnosis
+  }
+
+  private static func ofDestination(
+    _ silent: [SocketFinding], _ survey: SocketSurvey, _ facts: DiagnosisFacts
+  ) -> Diagnosis {
+    let hosts = Set(silent.map(\.host))
+    var diagnosis = Diagnosis(
+      .onlyDestination, silent, facts,
+      ["\(silent.count.of("connection")) to \(silent.hostCount) without an answer"])
+    let heard = survey.heardBeyond.union(survey.heardOnLink)
+    let others = heard.subtracting(hosts)
+    if !others.isEmpty {
+      diagnosis.evidence.append("\(others.count.of("other host")) heard meanwhile")
+    }
+    let (families, ports) = (Set(silent.map(\.host.family)), Set(silent.map(\.port)))
+    let isSeveral = hosts.count >= SocketCensus.minHosts
+    if isSeveral, families.count == 1, let family = families.first,
+      !survey.heardBeyond.isEmpty, survey.heardBeyond.allSatisfy({ $0.family != family })
+    {
+      diagnosis.family = family
+      diagnosis.evidence.append("no host of this address family is heard, hosts of the other are")
+    } else if ports.count == 1, let port = ports.first, !survey.heardPorts.contains(port),
+      isSeveral || hosts.isSubset(of: heard)
+    {
+      diagnosis.port = port
+      diagnosis.evidence.append("no connection to this port is heard, connections to others are")
+    } else if silent.allSatisfy({ survey.isHeard($0) }) {
+      diagnosis.evidence.append(
+        "other connections to the same host and port are heard: "
+          + "the server or a router may have forgotten this one")
+    }
+    return diagnosis
+  }
+}

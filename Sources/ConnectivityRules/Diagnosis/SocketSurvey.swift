@@ -1,0 +1,151 @@
+import Connectivity
+
+/// The testimony of the sockets of all users together.
+///
+/// Unlike ``SocketCensus``, which votes about one link by single reports on guarded flows, it
+/// compares hosts by two samples of all sockets. Both count persons instead of users, and neither
+/// lets a socket testify about the network if this machine does not send its data.
+struct SocketSurvey {
+  typealias Host = IPAddress
+
+  /// The sockets that the question is about.
+  private(set) var subject: [SocketFinding] = []
+  /// The hosts that were heard, with the persons that heard them.
+  private(set) var heard: [Host: Set<UInt32>] = [:]
+  /// The hosts that were heard by any socket, or that answered a DNS query, outside of this
+  /// machine's networks.
+  private(set) var heardBeyond: Set<Host> = []
+  /// The same within this machine's networks.
+  private(set) var heardOnLink: Set<Host> = []
+  /// The silent hosts of all persons outside of this machine's networks.
+  private(set) var silentBeyond: Set<Host> = []
+  /// The ports of hosts that were heard.
+  private(set) var heardPorts: Set<UInt16> = []
+  private var heardEnds: Set<Endpoint> = []
+  /// The moving sockets of each person: heard or silent.
+  private var persons: [UInt32: Moving] = [:]
+  private let networks: Set<IPPrefix>
+
+  /// A host and a port that a person connects to.
+  private struct Endpoint: Hashable {
+    var host: Host
+    var port: UInt16
+    var person: UInt32
+
+    init(_ finding: SocketFinding) {
+      (self.host, self.port, self.person) = (finding.host, finding.port, finding.person)
+    }
+  }
+
+  private struct Moving {
+    var sockets = 0
+    var lossy = 0
+    var lossyHosts: Set<Host> = []
+
+    /// Whether data is lost on at least a quarter of the sockets.
+    var isLossy: Bool { self.lossy > 0 && 4 * self.lossy >= self.sockets }
+  }
+
+  init(_ findings: [SocketFinding], _ facts: DiagnosisFacts) {
+    self.networks = facts.networks
+    let isHeldBack = facts.failedRetransmissions > 0
+    for var finding in findings {
+      if case .notSentAgain(let isFull) = finding.behaviour {
+        finding.behaviour = isHeldBack ? .heldBack : .silent(isFull: isFull)
+      }
+      if case .silent = finding.behaviour, finding.isIncoming { continue }
+      if finding.isSubject { self.subject.append(finding) }
+      self.note(finding)
+    }
+    for server in facts.names.answered { self.noteHeard(server) }
+  }
+
+  private mutating func note(_ finding: SocketFinding) {
+    switch finding.behaviour {
+    case .heard(let isLossy):
+      self.heard[finding.host, default: []].insert(finding.person)
+      self.noteHeard(finding.host)
+      self.heardPorts.insert(finding.port)
+      self.heardEnds.insert(Endpoint(finding))
+      self.persons[finding.person, default: Moving()].sockets += 1
+      if isLossy {
+        self.persons[finding.person]?.lossy += 1
+        self.persons[finding.person]?.lossyHosts.insert(finding.host)
+      }
+    case .silent:
+      if self.isBeyond(finding.host) { self.silentBeyond.insert(finding.host) }
+      self.persons[finding.person, default: Moving()].sockets += 1
+    case .idle, .waiting, .heldBack, .notSentAgain: break
+    }
+  }
+
+  private mutating func noteHeard(_ host: Host) {
+    if self.isBeyond(host) { self.heardBeyond.insert(host) } else { self.heardOnLink.insert(host) }
+  }
+
+  /// Whether a host is outside of this machine's networks.
+  func isBeyond(_ host: Host) -> Bool {
+    !host.isLinkLocal && !self.networks.contains { $0.contains(host) }
+  }
+
+  // MARK: - The subject
+
+  var heldBack: [SocketFinding] { self.subject.filter { $0.behaviour == .heldBack } }
+
+  var silent: [SocketFinding] {
+    self.subject.filter { if case .silent = $0.behaviour { true } else { false } }
+  }
+
+  var waiting: [SocketFinding] { self.subject.filter { $0.behaviour == .waiting } }
+
+  /// The subject's hosts that were heard.
+  var heardHosts: Set<Host> {
+    Set(
+      self.subject.filter { if case .heard = $0.behaviour { true } else { false } }.map(\.host))
+  }
+
+  /// The hosts of the subject's idle sockets that were heard recently.
+  func recentHosts(within limit: Duration) -> Set<Host> {
+    Set(
+      self.subject.filter { finding in
+        if case .idle(let silence) = finding.behaviour { silence <= limit } else { false }
+      }.map(\.host))
+  }
+
+  /// Whether the subject's silent sockets hold full segments, while their hosts are heard by other
+  /// sockets of the same person.
+  var losesLargePackets: Bool {
+    let silent = self.silent
+    let areFull = silent.allSatisfy { $0.behaviour == .silent(isFull: true) }
+    return areFull && Set(silent.map(\.host)).count >= SocketCensus.minHosts
+      && silent.contains { self.heard[$0.host]?.contains($0.person) ?? false }
+  }
+
+  /// The hosts to which data of the subject is lost, if data of the persons is lost to several
+  /// hosts. A person counts if at least a quarter of its moving sockets lose data.
+  var lossyHosts: Set<Host> {
+    let lossy = self.persons.filter(\.value.isLossy)
+    let all = lossy.values.reduce(into: Set<Host>()) { $0.formUnion($1.lossyHosts) }
+    guard all.count >= SocketCensus.minHosts else { return [] }
+    return Set(
+      self.subject.filter {
+        $0.behaviour == .heard(isLossy: true) && lossy[$0.person] != nil
+      }.map(\.host))
+  }
+
+  /// The silent sockets to hosts that another person hears, and the socket's own person does not.
+  var heardByOthers: [SocketFinding] {
+    self.silent.filter { finding in
+      let persons = self.heard[finding.host] ?? []
+      return !persons.isEmpty && !persons.contains(finding.person)
+    }
+  }
+
+  /// The silent sockets to hosts that the same person hears.
+  var heardByOther: [SocketFinding] {
+    self.silent.filter { self.heard[$0.host]?.contains($0.person) ?? false }
+  }
+
+  /// Whether the same person heard the same host and port.
+  func isHeard(_ finding: SocketFinding) -> Bool { self.heardEnds.contains(Endpoint(finding)) }
+}
