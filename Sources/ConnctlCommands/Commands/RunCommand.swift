@@ -68,7 +68,9 @@ struct RunCommand: ConnctlCommand {
     }
     guard self.when != nil || !self.stop else { throw ValidationError("--stop needs --when") }
     if let first = self.words.first, first.hasPrefix("-"), first != "--" {
-      let meant = ["--stop", "--socket", "--when", "--guard", "--patience"].map { String($0.dropFirst(2)) }
+      let meant = ["--stop", "--socket", "--when", "--guard", "--patience"].map {
+        String($0.dropFirst(2))
+      }
       let hint = String(first.drop { $0 == "-" }).nearest(of: meant).map { "--\($0)" }
       throw ValidationError(
         "unknown option '\(first)'\(hint.map { ". Did you mean '\($0)'?" } ?? ".") Before a command of that name, write --"
