@@ -63,10 +63,10 @@ struct OtherWayLimitsScenario {
         "usb0", "  - {match: \"usb*\", medium: wired, expensive: true}\n"
       )
     },
-    Obstacle("a cable that the user set to metered") { $0.commands = [["metered", "eth1"]] },
+    Obstacle("a cable that the user set to metered") { $0.commands = [["metered", "eth1", "on"]] },
     Obstacle("a constrained cable, although costs are allowed") {
       ($0.commands, $0.arguments) = (
-        [["constrain", "eth1"], ["assist", "on"]], ["--assist", "allowed"]
+        [["constrain", "eth1", "on"], ["assist", "on"]], ["--assist", "allowed"]
       )
     },
     Obstacle("no second default route") { $0.setup = ["route del default dev eth1"] },

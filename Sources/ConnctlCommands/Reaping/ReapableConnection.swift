@@ -20,8 +20,8 @@ struct ReapableConnection: Hashable, Sendable {
   var isAccepted = false
   /// The link with its own address, or `nil` if the machine does not have the address.
   var link: PathLink?
-  /// The path that it was made on, if that is lost according to the list, and another one is now
-  /// taken.
+  /// The path before the loss that the list reports, or else the path in the list. If it is lost
+  /// before connd guards the connection, connd finds the difference.
   var madeOn: KernelPath?
   /// How long the peer has been silent, or `nil` if the connection has just ended.
   var silence: Duration?
@@ -62,8 +62,13 @@ extension ReapableConnection {
       self.silence = .zero - SocketTestimony(connection.socket).lastHeard
     }
     self.reason = connection.hasReason ? Invalidation.Reason(connection.reason) : nil
-    if self.reason?.isLoss == true, let link, connection.path.chain.first?.index != link.index {
-      self.madeOn = KernelPath(status: .satisfied, chain: [link], source: local)
+    let listed = try? KernelPath(connection.path)
+    if self.reason?.isLoss == true {
+      self.madeOn = self.link.map {
+        KernelPath(status: .satisfied, chain: [$0], source: local)
+      }
+    } else if let listed, listed.status == .satisfied {
+      self.madeOn = listed
     }
   }
 

@@ -16,7 +16,7 @@ struct ConnectionListing: Sendable {
   /// The memory of the dump's socket, in connd and in the kernel, in bytes.
   static let costOfDump = 96 << 10
   /// The memory of a connection that is kept with its key, in bytes.
-  static let costOfConnection = 576
+  static let costOfConnection = 640
 
   /// A connection and its sort key.
   struct Entry: Sendable {

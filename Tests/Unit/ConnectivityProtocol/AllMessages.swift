@@ -57,6 +57,7 @@ let allEnums: [any ProtobufEnum.Type] = [
   Connectivity_V1_OtherWayReason.self, Connectivity_V1_AttemptOutcome.self,
   Connectivity_V1_RefusalCode.self, Connectivity_V1_FlowQuestion.self, Connectivity_V1_Choice.self,
   Connectivity_V1_UnusedReason.self, Connectivity_V1_DiagnosisVerdict.self,
+  Connectivity_V1_TcpState.self,
   Connectivity_V1_CostSource.self, Connectivity_V1_Metering.self, Connectivity_V1_DeviceKind.self,
   Connectivity_V1_MobileTechnology.self, Connectivity_V1_WirelessRole.self,
   Connectivity_V1_WirelessSecurity.self, Connectivity_V1_LinkState.self,

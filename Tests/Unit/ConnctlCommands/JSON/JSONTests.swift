@@ -288,8 +288,12 @@ struct JSONShapeTests {
         + #""remotePort": 22, "state": "dead", "reason": "interfaceLost", "severity": "destroy", "#
         + #""interface": "eth0", "interfaceState": "noCarrier", "path": \#(Self.wlan), "#
         + #""user": 1000, "process": 4711, "program": "ssh", "socket": {"lastHeardMs": -12000, "#
-        + #""roundTripMs": 0, "timeouts": 5, "unacknowledged": true}}"#)
+        + #""roundTripMs": 0, "timeouts": 5, "unacknowledged": true}, "#
+        + #""tcpState": "established", "socketCookie": "4097", "isSubflow": false, "#
+        + #""isAccepted": true, "controlGroup": "2461"}"#)
     listed.owner = nil
+    listed.connection.clearControlGroup()
+    listed.connection.tcpState = .unspecified
     listed.connection.clearReason()
     listed.connection.clearSeverity()
     listed.connection.clearInterface()
@@ -299,7 +303,8 @@ struct JSONShapeTests {
       try JSON.connection(listed).description.hasSuffix(
         #""state": "alive", "reason": null, "severity": null, "interface": null, "#
           + #""interfaceState": null, "path": \#(Self.wlan), "user": 1000, "process": null, "#
-          + #""program": null, "socket": null}"#))
+          + #""program": null, "socket": null, "tcpState": null, "socketCookie": "4097", "#
+          + #""isSubflow": false, "isAccepted": true, "controlGroup": null}"#))
   }
 
   @Test("explain")

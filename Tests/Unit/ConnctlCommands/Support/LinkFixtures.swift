@@ -125,6 +125,8 @@ extension Connectivity_V1_Connection {
     connection.socket = Connectivity_V1_SocketTestimony(
       SocketTestimony(
         lastHeard: .seconds(-12), roundTrip: .zero, timeouts: 5, hasUnacknowledgedData: true))
+    (connection.tcpState, connection.accepted) = (.established, true)
+    (connection.socketCookie, connection.controlGroup) = (4097, 2461)
     return connection
   }()
 
