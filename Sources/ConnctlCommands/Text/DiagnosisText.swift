@@ -17,9 +17,11 @@ extension Style {
     let headline = verdict.headline(diagnosis, path, router, isAnonymous)
     var evidence = diagnosis.evidence
     if !isAnonymous {
-      if diagnosis.hosts.count > 1 {
-        let hosts = diagnosis.hosts.joined(separator: ", ")
-        evidence.append(verdict == .namesUnresolved ? "DNS servers: \(hosts)" : "hosts: \(hosts)")
+      // The first line has a single host that does not answer.
+      if diagnosis.hosts.count > 1 || verdict != .onlyDestination, !diagnosis.hosts.isEmpty {
+        let noun = verdict == .namesUnresolved ? "DNS server" : "host"
+        let plural = diagnosis.hosts.count == 1 ? "" : "s"
+        evidence.append("\(noun)\(plural): \(diagnosis.hosts.joined(separator: ", "))")
       }
       if let link = path.interface {
         evidence.append("by \(link)" + (path.gateway.map { ", router \($0)" } ?? ""))

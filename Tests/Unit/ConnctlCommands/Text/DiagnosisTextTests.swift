@@ -62,6 +62,7 @@ struct DiagnosisTextTests {
     var diagnosis = Connectivity_V1_Diagnosis.sample(verdict, hosts: ["203.0.113.9"])
     let lines = try self.lines(diagnosis)
     #expect(lines[0].first?.isUppercase == true && !lines[0].hasSuffix("."))
+    #expect(lines.contains { $0.contains("203.0.113.9") })
     guard verdict == .onlyDestination else { return }
     #expect(lines[0] == "Only 203.0.113.9 does not answer")
     diagnosis.port = 22
