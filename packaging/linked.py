@@ -31,7 +31,9 @@ HEADERS = [re.compile(pattern) for pattern in [
     r"This source file is part of the [\w ]+ open source project "
     r"Copyright \(c\) (?P<years>[\d -]+) (?P<holder>Apple Inc\. and the [\w ]+ project authors) "
     r"Licensed under Apache License v2\.0(?: with Runtime Library Exception)? See \S+ for license information"
+    # REUSE-IgnoreStart
     r"(?: See \S+ for the list of [\w ]+ project authors)?(?: SPDX-License-Identifier: Apache-2\.0(?: WITH Swift-exception)?)?",
+    # REUSE-IgnoreEnd
     r"Copyright (?P<years>[\d -]+), (?P<holder>gRPC Authors) All rights reserved\. Licensed under the Apache License, Version 2\.0 "
     r"\(the \"License\"\); .*? See the License for the specific language governing permissions and limitations under the License\.",
 ]]

@@ -38,7 +38,7 @@ struct ReaperScenario {
     do {
       try program.line(within: deadline) { $0.hasPrefix(line) }
     } catch {
-      throw CommandError("\(error); \(program.standardError)")
+      throw CommandError("no line “\(line)”: \(error); \(program.standardError)")
     }
   }
 
@@ -103,6 +103,7 @@ struct ReaperScenario {
     try self.loseCable(lab)
     try self.expect("ended", other)
     try self.expect("ended", program)
+    #expect(try program.wait() == 3)
     #expect(program.standardError.split(separator: "\n").count == 1)
     withExtendedLifetime(server) {}
   }
@@ -130,6 +131,7 @@ struct ReaperScenario {
     try self.expect("open", program)
     try lab.unplug("eth0")
     try self.expect("ended Connection reset by peer", program)
+    #expect(try program.wait() == 3)
     #expect(program.standardError.contains("no other path"))
     withExtendedLifetime(server) {}
   }
@@ -151,6 +153,7 @@ struct ReaperScenario {
     }
     try self.loseCable(lab)
     try self.expect("ended", program)
+    #expect(try program.wait() == 3)
     #expect(program.standardError.contains("the other path is by wlan0"))
     withExtendedLifetime(server) {}
   }
@@ -217,11 +220,11 @@ struct ReaperScenario {
       try lab.namespace.spawn([Programs.connctl, "--socket", lab.socket, "reap"] + options)
     }
     let trial = try reap("--dry-run", "--port", "\(GuardedProgram.port)")
+    try self.loseCable(lab)
+    try waitUntil("the trial has reported") { trial.standardError.contains("would end") }
     let other = try reap("--port", "443")
     let service = try reap("--user", "root")
-    try self.loseCable(lab)
     for program in programs { try self.expect("ended Software caused connection abort", program) }
-    try waitUntil("the trial has reported") { trial.standardError.contains("would end") }
     for command in [trial, other, service] { _ = try command.terminate() }
     #expect(other.standardError == "")
     let lines = service.standardError.split(separator: "\n")

@@ -23,15 +23,15 @@ extension JSON {
         LinkState(known: connection.interfaceState)?.rawValue),
       "path": .path(try KernelPath(connection.path)),
       "user": .number(connection.user),
+      "process": .number(listed.owner.map { UInt32(clamping: $0.process) }),
+      "program": .string(listed.owner?.name),
+      "socket": connection.hasSocket ? .socket(SocketTestimony(connection.socket)) : .null,
       "tcpState": .string(TCPStateWord(connection.tcpState)?.rawValue),
       // As text, because JSON's numbers are exact only up to 2^53.
       "socketCookie": .string("\(connection.socketCookie)"),
       "isSubflow": .bool(connection.subflow),
       "isAccepted": .bool(connection.accepted),
       "controlGroup": .string(connection.hasControlGroup ? "\(connection.controlGroup)" : nil),
-      "process": .number(listed.owner.map { UInt32(clamping: $0.process) }),
-      "program": .string(listed.owner?.name),
-      "socket": connection.hasSocket ? .socket(SocketTestimony(connection.socket)) : .null,
     ]
   }
 }

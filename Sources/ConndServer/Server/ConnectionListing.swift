@@ -24,6 +24,8 @@ struct ConnectionListing: Sendable {
     var connection: OpenConnection
     /// Whether this machine accepts connections on the connection's own port.
     var isAccepted = false
+    /// The time before the kernel's report.
+    var readAt = WallTime(microseconds: 0)
   }
 
   /// Returns the next connections, or `nil` after the last ones.
@@ -57,12 +59,14 @@ struct ConnectionListing: Sendable {
     let listening = try self.listening()
     let next = try self.begin()
     var kept: [Entry] = []
-    while let part = try next() {
+    while true {
+      let now = Moment().time
+      guard let part = try next() else { break }
       let own = part.filter { user == 0 || user == ownUser || $0.destination.uid == user }
         .map {
           Entry(
             key: $0.key, connection: $0,
-            isAccepted: listening.contains($0.destination.transport?.localPort ?? 0))
+            isAccepted: listening.contains($0.destination.transport?.localPort ?? 0), readAt: now)
         }.sorted { $0.key < $1.key }
       kept += page.rest(of: own, key: \.key)
       // Sorts only once a quarter more than `count` is kept, so that few parts need a sort.
@@ -94,24 +98,23 @@ extension OpenConnection {
       "\(self.destination.outLink ?? 0)",
     ].joined(separator: " ")
   }
+}
 
+extension ConnectionListing.Entry {
   /// Returns the registration for judging the connection. The connection existed when its peer was
   /// last heard, so it can only have missed later changes.
   ///
-  /// - Parameters:
-  ///   - past: The published changes, oldest first.
-  ///   - now: The time of the report.
-  func registration(_ number: UInt64, _ past: [Published], at now: WallTime)
-    -> FlowTable.Registration
-  {
+  /// - Parameter past: The published changes, oldest first.
+  func registration(_ number: UInt64, _ past: [Published]) -> FlowTable.Registration {
+    let silence = self.connection.report.silence
     let heard = WallTime(
-      microseconds: now.microseconds - Int64(self.report.silence / .microseconds(1)))
+      microseconds: self.readAt.microseconds - Int64(silence / .microseconds(1)))
     let next = past.first { $0.change.time > heard }
-    var destination = self.destination
+    var destination = self.connection.destination
     destination.source = nil
     return FlowTable.Registration(
       key: FlowTable.Key(mailbox: 0, id: number),
-      flow: Flow(destination, local: self.destination.source),
+      flow: Flow(destination, local: self.connection.destination.source),
       sinceGeneration: (next?.change.generation).map { $0 - 1 } ?? .max)
   }
 }

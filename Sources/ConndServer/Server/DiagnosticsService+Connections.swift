@@ -47,10 +47,8 @@ extension DiagnosticsService {
     while !rest.isEmpty {
       let part = rest.prefix(ConnectionListing.part)
       rest = rest.dropFirst(part.count)
-      let (past, now) = (self.store.past, Moment().time)
-      let registrations = part.enumerated().map {
-        $1.connection.registration(UInt64($0), past, at: now)
-      }
+      let past = self.store.past
+      let registrations = part.enumerated().map { $1.registration(UInt64($0), past) }
       let reports = try await self.queries.admittedAnswer(for: caller) {
         .judge(registrations, $0)
       }.orUnavailable()

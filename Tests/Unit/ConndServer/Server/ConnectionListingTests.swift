@@ -98,7 +98,7 @@ struct ConnectionListingTests {
   @Test("D4 listings count as their account's pending memory → refused above the limit")
   func memory() async throws {
     var limits = Limits()
-    limits.pendingMemoryPerUser = 1 << 20
+    limits.pendingMemoryPerUser = 5 << 18
     let limiter = ConnectionLimiter(
       limits, statistics: Statistics(),
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })

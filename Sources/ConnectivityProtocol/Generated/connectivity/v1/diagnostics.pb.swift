@@ -370,7 +370,7 @@ public enum Connectivity_V1_LinkState: ProtobufEnum {
   }
 }
 
-/// The state of a TCP socket (RFC 9293, 3.3.2). More values may be added.
+/// The state of a TCP socket (RFC 9293, 3.3.2). Treat an unknown value as UNSPECIFIED.
 public enum Connectivity_V1_TcpState: ProtobufEnum {
   case unspecified
   case established
