@@ -225,6 +225,9 @@ struct ReaperScenario {
     let other = try reap("--port", "443")
     let service = try reap("--user", "root")
     for program in programs { try self.expect("ended Software caused connection abort", program) }
+    try waitUntil("the service has reported both") {
+      service.standardError.split(separator: "\n").count == 2
+    }
     for command in [trial, other, service] { _ = try command.terminate() }
     #expect(other.standardError == "")
     let lines = service.standardError.split(separator: "\n")
