@@ -4,7 +4,7 @@ import TestTraits
 import Testing
 
 /// `connctl run --guard` and `connctl reap`, with programs that know nothing of connd.
-@Suite("Programs that nobody changes", .needsNamespaces, .blocking)
+@Suite("Other programs", .needsNamespaces, .blocking)
 struct ReaperScenario {
   /// A host with a preferred cable and Wi-Fi, connd, and a server outside.
   private func laboratory(
@@ -124,7 +124,7 @@ struct ReaperScenario {
     withExtendedLifetime(server) {}
   }
 
-  @Test("R2 there is no other path → a connection ends when the patience is over")
+  @Test("R2 no other path exists → a connection ends when the patience is over")
   func patience() throws {
     let (lab, server) = try self.laboratory(["eth0"])
     let program = try self.run(lab, "idle", options: ["--patience", "3s"])

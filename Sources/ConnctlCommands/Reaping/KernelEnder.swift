@@ -24,7 +24,8 @@ final class KernelEnder: ConnectionEnder {
     var isDryRun = false
   }
 
-  /// The kernel ends the connections of programs that nobody can access, so nobody can ask.
+  /// The kernel also ends connections of programs that cannot be accessed, so their peers are not
+  /// asked.
   let question = PeerQuestion.none
   private let rules: Rules
   private let report: @Sendable (String) -> Void

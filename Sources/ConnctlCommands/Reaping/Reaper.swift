@@ -17,7 +17,7 @@ struct Reaper: Sendable {
     /// How long a lost connection is held before it is judged again. A carrier that is lost for a
     /// second is back by then, and TCP goes on.
     var hold = Duration.seconds(2)
-    /// How long a lost connection is held while there is no other path to its peer.
+    /// How long a lost connection is held without another path to its peer.
     var patience = Duration.seconds(10)
   }
 
@@ -35,14 +35,14 @@ struct Reaper: Sendable {
     var reason: Invalidation.Reason
     /// The link that the connection was made on.
     var link: PathLink?
-    /// The path of a new connection to the same peer, or `nil` if there is none.
+    /// The path of a new connection to the same peer, or `nil` without one.
     var way: KernelPath?
   }
 
   private enum State: Hashable, Sendable {
     case guarded(id: UInt64)
-    /// Nothing more is done: connd refuses to guard it, or it was ended. One that could not be ended
-    /// is not tried again.
+    /// Nothing more is done: connd refuses to guard it, or it was ended. One that could not be
+    /// ended is not tried again.
     case left
     case held(since: Instant, Loss)
   }

@@ -107,7 +107,7 @@ struct ReaperTests {
     #expect(reaper.listed([], ways: [:], at: self.at(6)).isEmpty)
   }
 
-  @Test("R2 there is no other path → a lost connection is held until the patience is over")
+  @Test("R2 no other path exists → a lost connection is held until the patience is over")
   func patience() throws {
     var reaper = try self.reaper()
     _ = reaper.received(self.loss(.sourceAddressLost), id: 1, at: self.at(1))
