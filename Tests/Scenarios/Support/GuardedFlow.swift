@@ -127,6 +127,7 @@ final class GuardedFlow {
     for reason in advice ?? [] { try self.expectAdvice(reason, sourceLocation: sourceLocation) }
     if let connection = self.connection {
       #expect(connection.carries(within: .seconds(10)), sourceLocation: sourceLocation)
+      try laboratory.awaitEvaluation()
       let length = connection.local.contains(":") ? 64 : 24
       try laboratory.namespace.ip("address del \(connection.local)/\(length) dev \(link)")
     }
