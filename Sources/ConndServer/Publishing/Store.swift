@@ -19,8 +19,6 @@ final class Store: Sendable {
     var boot: WallTime
     /// Oldest first. Generations increase by one, except at the start of a run.
     var history: Deque<Published>
-    /// The generation after which this run continues.
-    var start: UInt64
     /// Called when there is something new for subscribers.
     var onNews: @Sendable () -> Void = {}
     var subscribers: Set<Subscriber.ID> = []
@@ -194,8 +192,7 @@ extension Store.State {
     let (now, time) = (Instant.now(), WallTime.now())
     self.init(
       snapshot: snapshot, clocks: ClockSteps(from: now, time),
-      boot: time.advanced(by: .zero - now.sinceStart), history: history,
-      start: snapshot.generation)
+      boot: time.advanced(by: .zero - now.sinceStart), history: history)
   }
 
   /// Shifts times if the wall clock was set, so that events are as long ago as before. Events
@@ -226,25 +223,17 @@ extension Store.State {
       subscriber.generation = current
       return .gap(self.snapshot)
     }
-    guard !unread.isEmpty else { return nil }
     let changes = Array(unread.prefix(Store.maxBatch))
     subscriber.generation = changes.last?.change.generation ?? current
     return .changes(changes)
   }
 
-  /// Returns the changes after a generation, or `nil` if some are missing, or if connd never used
-  /// the generation.
+  /// Returns the changes after an earlier generation, or `nil` if some are missing, or may be,
+  /// because generations were left out.
   private func history(after generation: UInt64) -> Deque<Published>.SubSequence? {
-    guard let first = self.history.first?.change.generation, first <= generation + 1 else {
-      return nil
-    }
-    var place = Int(min(generation + 1 - first, UInt64(self.history.count)))
-    // Generations that were left out make the place smaller.
-    while place > 0, self.history[place - 1].change.generation > generation { place -= 1 }
-    guard
-      place == 0 || self.history[place - 1].change.generation == generation
-        || generation == self.start
-    else { return nil }
-    return self.history[place...]
+    let missed = self.snapshot.generation - generation
+    guard missed <= self.history.count else { return nil }
+    let changes = self.history.suffix(Int(missed))
+    return changes.first?.change.generation == generation + 1 ? changes : nil
   }
 }

@@ -48,8 +48,7 @@ final class Watcher {
     }
     let kind: EventKindReport = try decode(line)
     if let last = self.lastGeneration, kind.event != "gap" {
-      // After each kill, 64 generations are left out, because their changes may not be stored.
-      #expect(kind.generation > last && (kind.generation - last) % 64 == 1, "\(line) after \(last)")
+      #expect(kind.generation == last + 1, "\(line) after \(last)")
     }
     self.lastGeneration = kind.generation
     guard kind.event != "invalidation" else { return .invalidation(try decode(line)) }
