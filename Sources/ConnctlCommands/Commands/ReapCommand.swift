@@ -53,7 +53,7 @@ struct ReapCommand: ConnctlCommand {
   private func rules() throws -> KernelEnder.Rules {
     let users = try self.user.map { name in
       guard let user = UInt32(name) ?? UserName.number(of: name) else {
-        throw ValidationError("there is no user “\(name)”")
+        throw ValidationError("the user “\(name)” does not exist")
       }
       return user
     }
@@ -79,7 +79,7 @@ struct PatienceOption: ParsableArguments {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "How long a lost connection is held while there is no other path (default: 10s).",
+      "How long a lost connection is held without another path (default: 10s).",
       valueName: "time"),
     transform: Timeout.reading)
   var patience = Timeout(duration: .seconds(10), text: "10s")

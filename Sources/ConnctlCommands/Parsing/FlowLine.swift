@@ -3,7 +3,7 @@ import Connectivity
 
 /// A line of the input of `connctl guard --stdin`: `+ID REMOTE LOCAL [NAME]` or `-ID`.
 enum FlowLine: Hashable {
-  /// Guard a connection. One with the same id is no longer guarded.
+  /// Guard a connection. It replaces a connection with the same id.
   case add(id: UInt64, GuardedConnection)
   /// Guard a connection no longer. It may have ended already.
   case remove(id: UInt64)

@@ -11,7 +11,7 @@ import Synchronization
 final class ProcessEnder: ConnectionEnder {
   private struct State {
     var descriptors: [UInt64: [ProcessTree.Descriptor]] = [:]
-    /// The processes whose obstacle was reported.
+    /// The processes that were reported as inaccessible.
     var reported: Set<Int> = []
   }
 

@@ -12,7 +12,8 @@ enum ProcessTree {
   /// Returns the descriptors of all sockets of the process's descendants, by the sockets' numbers.
   /// Orphans belong to the process if it is their subreaper (`PR_SET_CHILD_SUBREAPER`).
   ///
-  /// - Parameter hidden: Receives each descendant whose descriptors this user may not see, and why.
+  /// - Parameter hidden: Receives each descendant that hides its descriptors from this user, and
+  ///   the error.
   static func sockets(
     ofDescendantsOf root: Int, in proc: String = "/proc", hidden: (Int, CInt) -> Void = { _, _ in }
   ) -> [UInt64: [Descriptor]] {

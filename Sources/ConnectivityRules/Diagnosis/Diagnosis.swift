@@ -1,7 +1,6 @@
 package import Connectivity
 
-/// The answer to the question whose fault it is that a program gets no answers: a verdict with its
-/// evidence. A value without I/O and clock.
+/// Why a program gets no answers: a verdict with its evidence. A value without I/O and clock.
 ///
 /// Implements rule Q7.
 package struct Diagnosis: Hashable, Sendable {

@@ -37,7 +37,7 @@ package struct SocketFinding: Hashable, Sendable {
 
   /// Compares two samples of a socket. Returns `nil` for a socket that does not testify: one that
   /// no process has open, one without `tcp_info` (as in TIME_WAIT), one within this machine, or one
-  /// whose silent peer has closed its window.
+  /// with a silent peer that has closed its window.
   ///
   /// - Parameter before: The state at the earlier sample, or `nil` if the socket is new, or was
   ///   quiet (``SocketSample/isQuiet``).

@@ -1942,7 +1942,7 @@ public struct Connectivity_V1_Diagnosis: Message {
   public mutating func clearFamily() { self._family = nil }
   private var _family: Connectivity_V1_AddressFamily?
 
-  /// The user whose connections do not work. Set only for ONLY_USER.
+  /// The user with the connections that do not work. Set only for ONLY_USER.
   public var user: UInt32 {
     get { self._user ?? 0 }
     set { self._user = newValue }
