@@ -112,7 +112,7 @@ struct ReaperTests {
     var reaper = try self.reaper()
     _ = reaper.received(self.loss(.sourceAddressLost), id: 1, at: self.at(1))
     // A path from the same address is its own path.
-    let own = try self.ways.mapValues { _ in try self.path(Self.wlan0, "192.0.2.7") }
+    let own = self.ways.mapValues { _ in self.path(Self.wlan0, "192.0.2.7") }
     for second in [3.0, 5, 7, 9, 10.9] {
       let held = try self.connection(heard: (0.9, listed: second), .sourceAddressLost)
       #expect(reaper.listed([held], ways: own, at: self.at(second)).isEmpty)
