@@ -48,7 +48,8 @@ extension JSON {
     ]
   }
 
-  /// Returns a path's object. `validation` and `quality` are present only if known.
+  /// Returns a path's object. `validation` and `quality` are present only if known, and
+  /// `constraintLevel` if programs should save data.
   package static func path(_ path: KernelPath) -> JSON {
     let validation: JSON =
       path.validation == .unknown ? [:] : ["validation": .validation(path.validation)]
@@ -66,7 +67,12 @@ extension JSON {
       "expensive": .bool(path.isExpensive),
       "constrained": .bool(path.isConstrained),
     ]
-    return object.appending(known)
+    return object.appending(known).appending(.constraint(path.constraint))
+  }
+
+  /// Returns the object with the key `constraintLevel`, which is empty for no constraint.
+  package static func constraint(_ level: ConstraintLevel) -> JSON {
+    level == .none ? [:] : ["constraintLevel": .string(level.rawValue)]
   }
 
   private static func validation(_ validation: Validation) -> JSON {

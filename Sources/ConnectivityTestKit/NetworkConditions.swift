@@ -23,8 +23,8 @@ public struct NetworkConditions: Hashable, Sendable {
   public var ipv6: Attachment?
   /// Whether sending costs money.
   public var isExpensive: Bool
-  /// Whether the user asked to save data.
-  public var isConstrained: Bool
+  /// How far programs should save data.
+  public var constraint: ConstraintLevel
   /// Why no traffic flows although the network exists, or `nil` if traffic flows.
   public var reason: KernelPath.Reason?
 
@@ -39,7 +39,7 @@ public struct NetworkConditions: Hashable, Sendable {
   /// Creates a network of any kind. A network without addresses passes no traffic.
   public init(
     name: String, medium: Medium, interface: String, ipv4: Attachment? = nil,
-    ipv6: Attachment? = nil, isExpensive: Bool = false, isConstrained: Bool = false,
+    ipv6: Attachment? = nil, isExpensive: Bool = false, constraint: ConstraintLevel = .none,
     reason: KernelPath.Reason? = nil
   ) {
     self.name = name
@@ -48,7 +48,7 @@ public struct NetworkConditions: Hashable, Sendable {
     self.ipv4 = ipv4
     self.ipv6 = ipv6
     self.isExpensive = isExpensive
-    self.isConstrained = isConstrained
+    self.constraint = constraint
     self.reason = reason
     self.kind = .network
   }
@@ -58,7 +58,7 @@ public struct NetworkConditions: Hashable, Sendable {
     self.medium = .unknown
     self.interface = ""
     self.isExpensive = false
-    self.isConstrained = false
+    self.constraint = .none
     self.kind = kind
   }
 
@@ -145,8 +145,11 @@ extension NetworkConditions {
 
   /// Returns the network with the user's request to save data: Low Data Mode.
   public func constrained(_ isConstrained: Bool = true) -> Self {
-    self.with { $0.isConstrained = isConstrained }
+    self.with { $0.constraint = isConstrained ? .constrained : .none }
   }
+
+  /// Returns the network with a link that carries very little: satellite or 2G.
+  public func ultraConstrained() -> Self { self.with { $0.constraint = .ultra } }
 
   /// Returns the network without traffic.
   ///

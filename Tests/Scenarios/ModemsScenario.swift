@@ -139,13 +139,25 @@ struct ModemsScenario {
     let lab = try self.dialled()
     try self.bus.tell(
       #"{"set": ["Modem/0", "Modem.Modem3gpp", {"RegistrationState": ["u", 5]}]}"#)
-    try self.bus.tell(#"{"set": ["Modem/0", "Modem", {"AccessTechnologies": ["u", 2]}]}"#)
-    try waitUntil("it roams in 2G") {
+    try self.bus.tell(#"{"set": ["Modem/0", "Modem", {"AccessTechnologies": ["u", 32]}]}"#)
+    try waitUntil("it roams in 3G") {
       try lab.link("ppp0").modem
-        == .init(connected: true, suspended: false, technology: "2G", roaming: true)
+        == .init(connected: true, suspended: false, technology: "3G", roaming: true)
     }
     try lab.namespace.ip("link set ppp0 down")
     #expect(try lab.event().to == "none", "the first since")
+  }
+
+  @Test("K9 a modem goes to 2G and back → ultra-constrained, then not")
+  func slow() throws {
+    let lab = try self.dialled()
+    try self.bus.tell(#"{"set": ["Modem/0", "Modem", {"AccessTechnologies": ["u", 2]}]}"#)
+    #expect(try lab.event().event == "path")
+    #expect(try lab.connctl("is", "ultra").status == 0)
+    #expect(try lab.connctl("status").output.contains("ultra-constrained"))
+    try self.bus.tell(#"{"set": ["Modem/0", "Modem", {"AccessTechnologies": ["u", 16384]}]}"#)
+    #expect(try lab.event().event == "path")
+    #expect(try lab.connctl("is", "not-constrained").status == 0)
   }
 
   @Test("D7 a connected modem's signal and byte counts are shown, and cause no reading")

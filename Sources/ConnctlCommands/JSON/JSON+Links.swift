@@ -3,7 +3,8 @@ import ConnectivityJSON
 import ConnectivityProtocol
 
 extension JSON {
-  /// Returns the object of `connctl links --json`. `quality` is present only if it is known.
+  /// Returns the object of `connctl links --json`. `quality` is present only if it is known, and
+  /// `constraintLevel` if programs should save data.
   static func link(_ link: Connectivity_V1_Link) -> JSON {
     let quality: JSON =
       link.hasQuality ? ["quality": .string(LinkQuality(link.quality).rawValue)] : [:]
@@ -30,7 +31,8 @@ extension JSON {
       "lowerGuessed": .bool(link.lowerGuessed),
       "alternativeNames": .array(link.alternativeNames.map { .string($0) }),
     ]
-    return object.appending(quality)
+    return object.appending(quality).appending(
+      .constraint(ConstraintLevel(link.constraintLevel)))
   }
 
   /// Returns ModemManager's data about a link.

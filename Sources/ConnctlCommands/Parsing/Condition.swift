@@ -6,7 +6,8 @@ import Connectivity
 /// Implements rule I8.
 struct Condition: Hashable, Sendable {
   enum Subject: String, Hashable, Sendable, CaseIterable {
-    case online, none, wifi, cellular, wired, other, ipv4, ipv6, metered, constrained, validated
+    case online, none, wifi, cellular, wired, other, ipv4, ipv6, metered, constrained, ultra
+    case validated
     /// The API's word for `metered`, which scripts may use.
     case expensive
 
@@ -75,6 +76,7 @@ extension Condition.Subject {
     case .ipv6: status.ipv6.status == .satisfied
     case .metered, .expensive: status.path.costsMoney
     case .constrained: status.isConstrained
+    case .ultra: status.path.constraint == .ultra
     case .validated: status.path.validation.isValidated
     }
   }
@@ -118,6 +120,7 @@ extension Condition: CustomStringConvertible {
     case "ethernet", "cable", "lan": "wired"
     case "wlan", "wireless": "wifi"
     case "mobile", "wwan", "lte": "cellular"
+    case "ultraconstrained", "ultra-constrained", "satellite", "2g": "ultra"
     default: nil
     }
   }

@@ -58,7 +58,7 @@ extension PathChange {
       }
     guard !what.isEmpty else {
       let costs = [
-        status.isExpensive ? "metered" : nil, status.isConstrained ? "constrained" : nil,
+        status.isExpensive ? "metered" : nil, status.path.constraint.word,
       ].compactMap { $0 }
       return self.cause.text
         + (costs.isEmpty ? "" : "; still \(costs.joined(separator: " and "))")

@@ -68,7 +68,7 @@ extension Connectivity_V1_Link {
   ///
   /// - Parameter network: The text about the link's Wi-Fi network.
   func notes(_ network: String? = nil, withSignal: Bool) -> [String] {
-    [self.expensive ? "metered" : nil, self.constrained ? "constrained" : nil, network]
+    [self.expensive ? "metered" : nil, ConstraintLevel(self.constraintLevel).word, network]
       .compactMap { $0 } + (self.hasModem ? self.modem.text(withSignal: withSignal) : [])
       + [self.viaText, self.lowerGuessed ? "maybe over \(self.lower)" : nil].compactMap { $0 }
   }

@@ -56,13 +56,25 @@ extension DNSSettings {
   }
 }
 
+extension ConstraintLevel {
+  /// The text `ultra-constrained`, or `nil` if programs need not save data.
+  var word: String? {
+    switch self {
+    case .none: nil
+    case .constrained: "constrained"
+    case .ultra: "ultra-constrained"
+    @unknown default: "constrained"
+    }
+  }
+}
+
 extension KernelPath {
   /// The text `unsatisfied: no route`.
   var verdict: String { self.status.text + (self.reason.map { ": " + $0.text } ?? "") }
 
   /// The text `, metered, constrained, captive portal`.
   var costs: String {
-    (self.isExpensive ? ", metered" : "") + (self.isConstrained ? ", constrained" : "")
+    (self.isExpensive ? ", metered" : "") + (self.constraint.word.map { ", " + $0 } ?? "")
       + self.validation.text
   }
 }

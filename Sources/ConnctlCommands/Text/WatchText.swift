@@ -125,7 +125,7 @@ extension FlowInvalidation {
     case .policy:
       let costs = [
         self.path?.isExpensive == true ? "metered" : nil,
-        self.path?.isConstrained == true ? "constrained" : nil,
+        self.path?.constraint.word,
       ].compactMap { $0 }
       return costs.isEmpty ? nil : "the path is \(costs.joined(separator: " and "))"
     case .sourceAddressLost:

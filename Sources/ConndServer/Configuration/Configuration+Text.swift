@@ -30,7 +30,9 @@ extension LinkPolicy.Rule {
     var parts = ["match: \(JSON.string(self.match).line(terminator: ""))"]
     if let medium = self.medium { parts.append("medium: \(medium.rawValue)") }
     if let isOn = self.expensive { parts.append("expensive: \(isOn)") }
-    if let isOn = self.constrained { parts.append("constrained: \(isOn)") }
+    if let constraint = self.constraint {
+      parts.append("constrained: \(constraint == .ultra ? "ultra" : "\(constraint != .none)")")
+    }
     return parts.joined(separator: ", ")
   }
 }

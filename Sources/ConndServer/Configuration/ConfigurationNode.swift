@@ -73,6 +73,14 @@ struct ConfigurationNode {
     }
   }
 
+  /// The value of `constrained`.
+  func constraint() throws(ConfigurationError) -> ConstraintLevel {
+    if self.yaml.text?.lowercased() == "ultra" { return .ultra }
+    do { return try self.flag() ? .constrained : .none } catch {
+      throw self.error("must be true, false or ultra")
+    }
+  }
+
   func number(in range: ClosedRange<Int>) throws(ConfigurationError) -> Int {
     // Decimal digits only. YAML also treats 0x10 and 1_0 as numbers.
     guard let number = Int(try self.text()), range.contains(number) else {

@@ -120,7 +120,7 @@ extension LinkPolicy.Rule {
       case "match": self.match = try entry.value.text()
       case "medium": self.medium = try entry.value.oneOf(Medium.self)
       case "expensive": self.expensive = try entry.value.flag()
-      case "constrained": self.constrained = try entry.value.flag()
+      case "constrained": self.constraint = try entry.value.constraint()
       default: throw entry.unknown(["match", "medium", "expensive", "constrained"])
       }
     }
@@ -134,7 +134,7 @@ extension LinkPolicy.Rule {
     if earlier.contains(where: { $0.match == self.match }) {
       return "has no effect: an earlier entry has the same match, and the first one wins"
     }
-    if self.medium == nil, self.expensive == nil, self.constrained == nil {
+    if self.medium == nil, self.expensive == nil, self.constraint == nil {
       return "sets nothing, and later entries do not apply to its links"
     }
     let open = self.match.lastIndex(of: "[")

@@ -253,7 +253,7 @@ extension KernelPath {
     var path = KernelPath(
       status: self.status, reason: self.reason, chain: self.chain, medium: self.medium,
       source: self.source, sourcePrefixLength: self.sourcePrefixLength, gateway: self.gateway,
-      table: self.table, isExpensive: self.isExpensive, isConstrained: self.isConstrained)
+      table: self.table, isExpensive: self.isExpensive, constraint: self.constraint)
     path.isCostUnknown = self.isCostUnknown
     path.guessedLinks = self.guessedLinks
     return path

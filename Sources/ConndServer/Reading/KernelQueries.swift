@@ -162,7 +162,7 @@ extension KernelQueries {
       of: [facts], medium: evidence.medium, by: costNetwork.map(self.reader.networkKey.hash))
     var report = LinkReport(
       facts: facts, evidence: evidence, isExpensive: cost.expensive,
-      isConstrained: cost.constrained,
+      constraint: cost.constraint,
       addresses: addresses.filter { $0.link == facts.link.index })
     if evidence.medium == .wifi, let wireless {
       let signal =

@@ -22,7 +22,7 @@ struct LinkReport: Sendable {
   /// The evidence for the link's own medium.
   var evidence: Evidence
   var isExpensive: Bool
-  var isConstrained: Bool
+  var constraint: ConstraintLevel
   var addresses: [Address]
   /// How well the link passes the traffic of all users.
   var quality = LinkQuality.unknown

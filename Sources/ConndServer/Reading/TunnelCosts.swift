@@ -8,7 +8,7 @@ import ConnectivityRules
 struct TunnelCosts {
   struct Cost: Hashable {
     var isExpensive: Bool
-    var isConstrained: Bool
+    var constraint: ConstraintLevel
     /// Whether the links below the tunnel were guessed (K6).
     var isGuess: Bool
   }
@@ -25,7 +25,7 @@ struct TunnelCosts {
     for facts in facts.links where facts.isTunnel {
       if self.costs.count >= Self.maxTunnels { self.costs = [:] }
       self.costs[facts.link.index] = Cost(
-        isExpensive: path.isExpensive, isConstrained: path.isConstrained,
+        isExpensive: path.isExpensive, constraint: path.constraint,
         isGuess: path.guessedLinks > 0)
     }
   }
@@ -51,7 +51,7 @@ extension KernelPath {
     guard let cost else { return self }
     var path = self
     path.isExpensive = cost.isExpensive
-    path.isConstrained = path.isConstrained || cost.isConstrained
+    if path.constraint == .none { path.constraint = cost.constraint }
     path.isCostUnknown = false
     return path
   }

@@ -23,6 +23,9 @@ package struct ModemLink: Hashable, Sendable {
     self.mobileOperator = mobileOperator
   }
 
+  /// Whether the technology carries so little that programs should send only what cannot wait.
+  package var isSlow: Bool { self.generation == .second }
+
   /// A link that ModemManager no longer reports.
   package static let silent = ModemLink(isConnected: false)
 }

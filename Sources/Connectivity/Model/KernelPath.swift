@@ -63,8 +63,8 @@ public struct KernelPath: Hashable, Sendable {
   public var isExpensive: Bool
   /// Whether the cost is unknown, as below a tunnel that does not report its remote endpoint.
   public var isCostUnknown = false
-  /// Whether the user asked to save data on this path.
-  public var isConstrained: Bool
+  /// How far programs should save data on this path.
+  public var constraint: ConstraintLevel
   /// The number of guessed links at the bottom of the chain: those below a tunnel that does not
   /// report its remote endpoint (K6). They determine the medium and the cost, but never whether
   /// traffic can flow.
@@ -81,7 +81,7 @@ public struct KernelPath: Hashable, Sendable {
     status: Status, reason: Reason? = nil, chain: [PathLink] = [], medium: Medium = .unknown,
     evidence: Evidence? = nil, source: IPAddress? = nil, sourcePrefixLength: Int? = nil,
     gateway: IPAddress? = nil, table: UInt32? = nil, isExpensive: Bool = false,
-    isConstrained: Bool = false
+    constraint: ConstraintLevel = .none
   ) {
     self.status = status
     self.reason = reason
@@ -93,11 +93,14 @@ public struct KernelPath: Hashable, Sendable {
     self.gateway = gateway
     self.table = table
     self.isExpensive = isExpensive
-    self.isConstrained = isConstrained
+    self.constraint = constraint
   }
 
   /// The name of the outgoing link.
   public var interface: String? { self.chain.first?.name }
+
+  /// Whether programs should save data on this path.
+  public var isConstrained: Bool { self.constraint != .none }
 
   /// Whether sending on this path costs money, or `nil` if unknown, as before the first path.
   public var costsMoney: Bool? {

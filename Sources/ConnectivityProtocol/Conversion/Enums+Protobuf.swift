@@ -159,6 +159,18 @@ extension Invalidation.Severity: ClosestWireEnum {
   }
 }
 
+extension ConstraintLevel: ClosestWireEnum {
+  package static let unrecognized = Self.constrained
+
+  package var wireValue: Connectivity_V1_ConstraintLevel {
+    switch self {
+    case .none: .unspecified
+    case .constrained: .constrained
+    case .ultra: .ultra
+    }
+  }
+}
+
 extension LinkQuality: ClosestWireEnum {
   /// Messages omit this value.
   package static let unrecognized = Self.unknown

@@ -17,6 +17,7 @@ extension Connectivity_V1_Path {
     if let table = path.table { self.table = table }
     if !path.isCostUnknown { self.expensive = path.isExpensive }
     self.constrained = path.isConstrained
+    self.constraintLevel = Connectivity_V1_ConstraintLevel(path.constraint)
     self.guessedLinks = UInt32(clamping: path.guessedLinks)
     if path.validation != .unknown {
       self.validation = Connectivity_V1_Validation(path.validation)
@@ -42,7 +43,7 @@ extension KernelPath {
       gateway: message.hasGateway ? try address(message.gateway, "gateway") : nil,
       table: message.hasTable ? message.table : nil,
       isExpensive: message.expensive,
-      isConstrained: message.constrained)
+      constraint: ConstraintLevel(message.constraintLevel))
     self.isCostUnknown = !message.hasExpensive
     self.guessedLinks = min(Int(message.guessedLinks), self.chain.count)
     if message.hasQuality { self.quality = LinkQuality(message.quality) }

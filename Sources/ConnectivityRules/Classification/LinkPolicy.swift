@@ -17,15 +17,16 @@ package struct LinkPolicy: Hashable, Sendable {
     /// `nil` if the rule does not set the medium. The same applies to the fields below.
     package var medium: Medium?
     package var expensive: Bool?
-    package var constrained: Bool?
+    package var constraint: ConstraintLevel?
 
     package init(
-      match: String, medium: Medium? = nil, expensive: Bool? = nil, constrained: Bool? = nil
+      match: String, medium: Medium? = nil, expensive: Bool? = nil,
+      constraint: ConstraintLevel? = nil
     ) {
       self.match = match
       self.medium = medium
       self.expensive = expensive
-      self.constrained = constrained
+      self.constraint = constraint
     }
   }
 

@@ -165,7 +165,7 @@ package struct PathClassifier: Hashable, Sendable {
         gateway: route.gateway,
         table: route.table,
         isExpensive: cost.expensive,
-        isConstrained: cost.constrained)
+        constraint: cost.constraint)
       path.guessedLinks = facts.guess?.links.count ?? 0
       path.isCostUnknown = cost.evidence.state == .unknown
       path.quality = self.conditions.quality(of: path.chain, for: facts.user)
@@ -200,19 +200,24 @@ package struct PathClassifier: Hashable, Sendable {
   }
 
   /// Returns the cost of sending: from the configuration's rule for the topmost link with a rule,
-  /// or else from a user's override. Otherwise the evidence decides whether the path is metered.
+  /// or else from a user's override. Otherwise the evidence decides whether the path is metered,
+  /// and a modem's technology whether it is ultra-constrained.
   package func cost(
     of chain: [LinkFacts], medium: Medium, by network: NetworkHash? = nil
-  ) -> (evidence: CostEvidence, expensive: Bool, constrained: Bool) {
+  ) -> (evidence: CostEvidence, expensive: Bool, constraint: ConstraintLevel) {
     let rules = chain.compactMap { self.policy.rule(for: $0.link) }
     let evidence = self.costEvidence(
       of: chain, medium: medium,
       statedByConfiguration: rules.lazy.compactMap(\.expensive).first,
       statedByUser: self.overrides.stated(of: chain, on: network, \.expensive?.isOn))
+    let least: ConstraintLevel = chain.contains { $0.modem?.isSlow == true } ? .ultra : .none
+    // A user who saves data on a slow link does not raise its level.
+    let stated = self.overrides.stated(of: chain, on: network, \.constrained?.isOn).map {
+      $0 ? least == .none ? ConstraintLevel.constrained : least : .none
+    }
     return (
       evidence, evidence.isExpensive,
-      rules.lazy.compactMap(\.constrained).first
-        ?? self.overrides.stated(of: chain, on: network, \.constrained?.isOn) ?? false
+      rules.lazy.compactMap(\.constraint).first ?? stated ?? least
     )
   }
 

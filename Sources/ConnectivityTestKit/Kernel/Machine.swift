@@ -211,7 +211,7 @@ extension Machine {
       source: hasSource ? attachment.source : nil,
       sourcePrefixLength: hasSource ? attachment.prefixLength : nil,
       gateway: isOnLink ? nil : attachment.gateway, table: 254,
-      isExpensive: network.isExpensive, isConstrained: network.isConstrained)
+      isExpensive: network.isExpensive, constraint: network.constraint)
   }
 
   static func localPath(_ address: IPAddress) -> KernelPath {

@@ -50,7 +50,7 @@ let allEnums: [any ProtobufEnum.Type] = [
   Connectivity_V1_EventKind.self, Connectivity_V1_InvalidationReason.self,
   Connectivity_V1_InvalidationSeverity.self, Connectivity_V1_AddressFamily.self,
   Connectivity_V1_Category.self, Connectivity_V1_ThreeWayCategory.self,
-  Connectivity_V1_Quality.self, Connectivity_V1_ValidationState.self,
+  Connectivity_V1_Quality.self, Connectivity_V1_ConstraintLevel.self, Connectivity_V1_ValidationState.self,
   Connectivity_V1_ValidationSource.self, Connectivity_V1_PathStatus.self,
   Connectivity_V1_PathReason.self, Connectivity_V1_Medium.self,
   Connectivity_V1_EvidenceSource.self, Connectivity_V1_CauseTrigger.self,

@@ -50,7 +50,7 @@ struct RandomModel {
       sourcePrefixLength: self.maybe { Int.random(in: 0...128, using: &$0.generator) },
       gateway: self.maybe { $0.address() },
       table: self.maybe { UInt32.random(in: 0 ... .max, using: &$0.generator) },
-      isExpensive: self.bool(), isConstrained: self.bool())
+      isExpensive: self.bool(), constraint: self.any(ConstraintLevel.self))
     path.guessedLinks = Int.random(in: 0...chain.count, using: &self.generator)
     if !path.isExpensive { path.isCostUnknown = self.bool() }
     path.quality = self.any(LinkQuality.self)

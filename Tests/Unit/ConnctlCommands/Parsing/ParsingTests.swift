@@ -166,13 +166,17 @@ struct ConditionTests {
   func costs() {
     var status = ConnectivityStatus.sample
     status.ipv6.isExpensive = true
-    status.ipv6.isConstrained = true
+    status.ipv6.constraint = .constrained
     #expect(!Condition(subject: .expensive).holds(for: status))
     #expect(!Condition(subject: .constrained).holds(for: status))
     status.ipv4.isExpensive = true
     #expect(Condition(subject: .expensive).holds(for: status))
     #expect(!Condition(subject: .constrained).holds(for: status))
-    status.ipv4.isConstrained = true
+    status.ipv4.constraint = .constrained
+    #expect(Condition(subject: .constrained).holds(for: status))
+    #expect(Condition(subject: .ultra, negated: true).holds(for: status))
+    status.ipv4.constraint = .ultra
+    #expect(Condition(subject: .ultra).holds(for: status))
     #expect(Condition(subject: .constrained).holds(for: status))
   }
 

@@ -18,7 +18,7 @@ struct ReportTextTests {
     var cost = PathChange(
       cause: ChangeCause(.user, "constrainedSet", message: "uid 0", interface: "wlan0"),
       time: .sample, snapshot: .sample(22))
-    cost.snapshot.status.ipv4.isConstrained = true
+    cost.snapshot.status.ipv4.constraint = .constrained
     answers.history.paths = [.init(cost)]
     return answers
   }

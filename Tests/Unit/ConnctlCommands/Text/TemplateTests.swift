@@ -26,7 +26,7 @@ struct TemplateTests {
     #expect(try self.text("{metered}{constrained}{cause}{dns}") == "")
     var costly = ConnectivityStatus.sample
     costly.ipv4.isExpensive = true
-    costly.ipv4.isConstrained = true
+    costly.ipv4.constraint = .constrained
     #expect(
       try self.text("{metered}, {constrained}", .sample(17, costly)) == "metered, constrained")
   }

@@ -15,7 +15,7 @@ extension TextTests {
     path.gateway = IPAddress("fe80:1111:2222:3333:4444:5555:6666:7777")
     path.status = .requiresConnection
     path.reason = .noSourceAddress
-    path.isConstrained = true
+    path.constraint = .constrained
     let status = ConnectivityStatus(ipv4: path, ipv6: path, preferred: .ipv4)
     let transition = Transition(
       from: .cellular, to: .cellular, bounced: true,

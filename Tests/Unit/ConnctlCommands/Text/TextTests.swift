@@ -276,7 +276,7 @@ struct TextTests {
     #expect(
       line(.policy, costly)
         == "policy: the path is metered; now satisfied, wlan0 from 192.0.2.7, metered")
-    costly.isConstrained = true
+    costly.constraint = .constrained
     #expect(
       line(.policy, costly)?.hasPrefix("policy: the path is metered and constrained;") == true)
     costly.isExpensive = false

@@ -41,7 +41,7 @@ struct ConfigurationTests {
     #expect(
       configuration.links.rules == [
         .init(match: "wwan*", medium: .cellular, expensive: true),
-        .init(match: "wlp3s0", constrained: true),
+        .init(match: "wlp3s0", constraint: .constrained),
       ])
     #expect(
       configuration.invalidations.carrierGrace == [.wifi: .milliseconds(500), .wired: .seconds(3)])
@@ -64,7 +64,7 @@ struct ConfigurationTests {
       destinations: {ipv4: [192.0.2.1], ipv6: ["2001:db8::1"]}
       prefer: ipv6
       identify: hidden
-      links: [{match: "ww*\\"\\\\n [a-z]", medium: cellular, expensive: true}, {match: b, constrained: false}]
+      links: [{match: "ww*\\"\\\\n [a-z]", medium: cellular, expensive: true}, {match: b, constrained: false}, {match: sat0, constrained: ultra}]
       invalidations: {betterPath: drain, categoryChanged: drain}
       limits: {connections: 7}
       """,
@@ -107,6 +107,10 @@ struct ConfigurationTests {
       ("destinations: {ipv4: [127.0.0.1]}", "destinations.ipv4[0]: '127.0.0.1' is a local address"),
       ("destinations: {ipv6: ['::']}", "destinations.ipv6[0]: '::' is a local address"),
       ("links: wlan0", "connd.yaml:1: links: must be a list"),
+      (
+        "links: [{match: a, constrained: very}]",
+        "links[0].constrained: must be true, false or ultra"
+      ),
       (
         "links:\n  - {match: a}\n  - {match: b, medium: wire}",
         "connd.yaml:3: links[1].medium: 'wire' is not one of wired, wifi"

@@ -180,6 +180,31 @@ struct PathClassifierTests {
     #expect(path.reason == .noRoute)
   }
 
+  @Test("K9 2G is ultra-constrained, unless the configuration or a user says otherwise")
+  func constraint() {
+    func level(
+      _ generation: MobileGeneration?, _ rule: ConstraintLevel? = nil,
+      _ stated: CostOverride.Setting? = nil
+    ) -> ConstraintLevel {
+      let wwan = LinkClassifierTests.link(
+        "wwan0", kind: "wwan", modem: ModemLink(generation: generation))
+      let overrides = CostOverrides([.link("wwan0"): CostOverride(constrained: stated, user: 0)])
+      let rules = [LinkPolicy.Rule(match: "wwan0", constraint: rule)]
+      return PathClassifier(policy: LinkPolicy(rules), overrides: overrides).path(
+        PathFacts(destination: Self.probe, answer: Self.route(), links: [wwan])
+      ).constraint
+    }
+    #expect([nil, .third, .fourth, .fifth].allSatisfy { level($0) == .none })
+    #expect(level(.second) == .ultra)
+    #expect(level(.second, ConstraintLevel.none) == .none)
+    #expect(level(.fourth, .ultra) == .ultra)
+    #expect(level(.second, nil, .off) == .none)
+    // Saving data on 2G saves no less than 2G asks for.
+    #expect(level(.second, nil, .on) == .ultra)
+    #expect(level(.fourth, nil, .on) == .constrained)
+    #expect(level(.fourth, .ultra, .off) == .ultra)
+  }
+
   @Test(
     "cellular, Bluetooth, metered Wi-Fi and an iPhone are expensive, unless the configuration says otherwise"
   )
@@ -212,7 +237,7 @@ struct PathClassifierTests {
     #expect(
       cost([LinkClassifierTests.link("usb0", device: Device(driver: "rndis_host"))])
         == [false, false])
-    #expect(cost([vlan, wwan], [.init(match: "wwan0", constrained: true)]) == [true, true])
+    #expect(cost([vlan, wwan], [.init(match: "wwan0", constraint: .constrained)]) == [true, true])
     #expect(
       cost(
         [vlan, wwan],

@@ -337,7 +337,7 @@ struct DisputeTests {
     #expect(Flow(remote, question: .keepalive).canBeAsked(on: path))
     #expect(!Flow(remote, forbidsExpensive: true, question: .ping).canBeAsked(on: path))
     #expect(Flow(remote, forbidsConstrained: true, question: .ping).canBeAsked(on: path))
-    path.isConstrained = true
+    path.constraint = .constrained
     #expect(!Flow(remote, forbidsConstrained: true, question: .ping).canBeAsked(on: path))
   }
 }

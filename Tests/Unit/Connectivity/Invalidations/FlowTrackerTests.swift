@@ -268,7 +268,7 @@ struct FlowTrackerTests {
   @Test("I8 a path becomes one that the flow forbids → reported once for each time")
   func policy() {
     let expensive = Self.wifi.with { $0.path.isExpensive = true }
-    let constrained = Self.wifi.with { $0.path.isConstrained = true }
+    let constrained = Self.wifi.with { $0.path.constraint = .constrained }
     for (flow, reading, isHit) in [
       (Flow(Self.destination, forbidsExpensive: true), expensive, true),
       (Flow(Self.destination, forbidsExpensive: true), constrained, false),
@@ -302,7 +302,7 @@ struct FlowTrackerTests {
     let both = Flow(Self.destination, forbidsExpensive: true, forbidsConstrained: true)
     flow = FollowedFlow(both, on: Self.wifi)
     #expect(flow.see(guessed) == "drain policy")
-    #expect(flow.see(guessed.with { $0.path.isConstrained = true }) == "destroy policy")
+    #expect(flow.see(guessed.with { $0.path.constraint = .constrained }) == "destroy policy")
   }
 
   // MARK: - I9

@@ -64,7 +64,7 @@ struct OtherWayRuleTests {
     ),
     (.strictFilter, nothing, { $0.dropsAnswers = true }),
     (.roaming, nothing, { $0.isRoaming = true }),
-    (.constrained, nothing, { $0.path.isConstrained = true }),
+    (.constrained, nothing, { $0.path.constraint = .constrained }),
     (.expensive, nothing, { $0.path.isExpensive = true }),
     (.expensive, nothing, { $0.path.isCostUnknown = true }),
   ]
@@ -117,7 +117,7 @@ struct OtherWayRuleTests {
     #expect(
       Self.choice(Self.nothing, { $0.path.isCostUnknown = true }, assist: true).isAllowed)
     let refused: [(OtherWay.Reason, Edit)] = [
-      (.roaming, { $0.isRoaming = true }), (.constrained, { $0.path.isConstrained = true }),
+      (.roaming, { $0.isRoaming = true }), (.constrained, { $0.path.constraint = .constrained }),
     ]
     for (reason, change) in refused {
       #expect(Self.choice(Self.nothing, change, assist: true).whyNot == reason)

@@ -9,7 +9,7 @@ struct FallbackTests {
   /// An expensive and constrained network, as the transport would see it.
   private static let path = KernelPath(
     status: .satisfied, chain: [PathLink(index: 2, name: "wwan0")], medium: .cellular,
-    isExpensive: true, isConstrained: true)
+    isExpensive: true, constraint: .constrained)
 
   /// A call over that network.
   private static func call(_ name: String) throws -> String {

@@ -25,7 +25,7 @@ struct NetworkAccessTests {
   func refusal(access: NetworkAccess, reason: NetworkUnavailable.Reason?) {
     let path = KernelPath(
       status: .satisfied, chain: [Self.link], medium: .cellular, isExpensive: true,
-      isConstrained: true)
+      constraint: .constrained)
     #expect(access.refusal(of: path)?.reason == reason)
   }
 

@@ -10,7 +10,8 @@ struct OtherWayAccessTests {
   ) -> KernelPath {
     var path = KernelPath(
       status: .satisfied, chain: [PathLink(index: 4, name: "eth1")], medium: medium,
-      isExpensive: costsMoney ?? false, isConstrained: isConstrained)
+      isExpensive: costsMoney ?? false,
+      constraint: isConstrained ? .constrained : .none)
     path.isCostUnknown = costsMoney == nil
     return path
   }

@@ -36,7 +36,7 @@ struct NetworkPathTests {
   private static let bond = KernelPath(
     status: .satisfied,
     chain: [PathLink(index: 9, name: "vlan10"), PathLink(index: 2, name: "eth0")], medium: .wired,
-    source: IPAddress("203.0.113.7"), gateway: IPAddress("203.0.113.1"), isConstrained: true)
+    source: IPAddress("203.0.113.7"), gateway: IPAddress("203.0.113.1"), constraint: .constrained)
 
   @Test(
     "K7 the path of a system status",
@@ -241,7 +241,7 @@ struct NetworkPathTests {
     #expect(limited(.requiring([.wifi]), cellular, none) == "unsatisfied none cellular")
     #expect(limited(.requiring([.cellular]), cellular, none) == "satisfied cellular")
     var saving = wifi
-    saving.isConstrained = true
+    saving.constraint = .constrained
     #expect(limited(.inexpensive, saving, none) == "unsatisfied none constrained")
     #expect(limited(NetworkAccess(allowsExpensiveAccess: false), saving, none) == "satisfied wifi")
     // The other family may be used.

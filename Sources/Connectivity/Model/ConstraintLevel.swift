@@ -1,0 +1,9 @@
+/// How far programs should save data on a path. A higher level includes the lower ones.
+@nonexhaustive public enum ConstraintLevel: String, Hashable, Sendable, CaseIterable {
+  /// Programs need not save data.
+  case none
+  /// The user asked to save data (Low Data Mode).
+  case constrained
+  /// The link carries so little that programs should send only what cannot wait: satellite, 2G.
+  case ultra = "ultraConstrained"
+}
