@@ -276,6 +276,41 @@ public enum Connectivity_V1_ThreeWayCategory: ProtobufEnum {
   }
 }
 
+/// How far programs should save data. A higher level includes the lower ones. Treat an unknown value
+/// as CONSTRAINED.
+public enum Connectivity_V1_ConstraintLevel: ProtobufEnum {
+  /// Programs need not save data.
+  case unspecified
+  /// The user asked to save data.
+  case constrained
+  /// The link carries so little that programs should send only what cannot wait. connd sees that a
+  /// modem uses 2G. The configuration names other links, such as those by satellite.
+  case ultra
+  case UNRECOGNIZED(Int)
+
+  public static let allCases: [Self] = [.unspecified, .constrained, .ultra]
+
+  public init() { self = .unspecified }
+
+  public init(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .constrained
+    case 2: self = .ultra
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: 0
+    case .constrained: 1
+    case .ultra: 2
+    case .UNRECOGNIZED(let number): number
+    }
+  }
+}
+
 /// How well a link carries traffic. Do not use it to decide whether to connect: a link of any
 /// quality may carry the next connection. Treat an unknown value as if it were not set.
 public enum Connectivity_V1_Quality: ProtobufEnum {
@@ -1483,7 +1518,7 @@ public struct Connectivity_V1_Status: Message {
   public mutating func clearExpensive() { self._expensive = nil }
   private var _expensive: Bool?
 
-  /// Whether the user asked to save data on this path.
+  /// Whether programs should save data on this path: constraint_level is above UNSPECIFIED.
   public var constrained: Bool = false
 
   /// The path to the default destination, in each family.
@@ -1523,6 +1558,9 @@ public struct Connectivity_V1_Status: Message {
   public mutating func clearDns() { self._dns.clear() }
   private var _dns = Nested<Connectivity_V1_Dns>()
 
+  /// How far programs should save data on this path.
+  public var constraintLevel: Connectivity_V1_ConstraintLevel = Connectivity_V1_ConstraintLevel()
+
   public init() {}
 
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
@@ -1541,6 +1579,7 @@ public struct Connectivity_V1_Status: Message {
     case 12: if let value = field.value(as: Connectivity_V1_AddressFamily.self) { self.family = value }
     case 13: if let value = field.uint64 { self.networkNamespace = value }
     case 14: if let bytes = field.message { try self.dns.merge(bytes) }
+    case 15: if let value = field.value(as: Connectivity_V1_ConstraintLevel.self) { self.constraintLevel = value }
     default: break
     }
   }
@@ -1560,6 +1599,7 @@ public struct Connectivity_V1_Status: Message {
     writer.write(self.family, as: 12)
     writer.write(self.networkNamespace, as: 13)
     self._dns.write(to: &writer, as: 14)
+    writer.write(self.constraintLevel, as: 15)
   }
 }
 
@@ -1657,6 +1697,7 @@ public struct Connectivity_V1_Path: Message {
   public mutating func clearExpensive() { self._expensive = nil }
   private var _expensive: Bool?
 
+  /// Whether programs should save data: constraint_level is above UNSPECIFIED.
   public var constrained: Bool = false
 
   /// The evidence for the medium.
@@ -1715,6 +1756,9 @@ public struct Connectivity_V1_Path: Message {
   public mutating func clearObjection() { self._objection = nil }
   private var _objection: Connectivity_V1_OtherWayReason?
 
+  /// How far programs should save data on this path.
+  public var constraintLevel: Connectivity_V1_ConstraintLevel = Connectivity_V1_ConstraintLevel()
+
   public init() {}
 
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
@@ -1735,6 +1779,7 @@ public struct Connectivity_V1_Path: Message {
     case 14: if let bytes = field.message { try self.validation.merge(bytes) }
     case 15: if let value = field.value(as: Connectivity_V1_Quality.self) { self.quality = value }
     case 16: if let value = field.value(as: Connectivity_V1_OtherWayReason.self) { self.objection = value }
+    case 17: if let value = field.value(as: Connectivity_V1_ConstraintLevel.self) { self.constraintLevel = value }
     default: break
     }
   }
@@ -1756,6 +1801,7 @@ public struct Connectivity_V1_Path: Message {
     self._validation.write(to: &writer, as: 14)
     if let value = self._quality { writer.write(present: value, as: 15) }
     if let value = self._objection { writer.write(present: value, as: 16) }
+    writer.write(self.constraintLevel, as: 17)
   }
 }
 

@@ -1096,6 +1096,9 @@ public struct Connectivity_V1_Link: Message {
   public mutating func clearQuality() { self._quality = nil }
   private var _quality: Connectivity_V1_Quality?
 
+  /// How far programs should save data on the link.
+  public var constraintLevel: Connectivity_V1_ConstraintLevel = Connectivity_V1_ConstraintLevel()
+
   public init() {}
 
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
@@ -1122,6 +1125,7 @@ public struct Connectivity_V1_Link: Message {
     case 20: if let value = field.bool { self.lowerGuessed = value }
     case 21: if let value = try field.string { self.alternativeNames.append(value) }
     case 22: if let value = field.value(as: Connectivity_V1_Quality.self) { self.quality = value }
+    case 23: if let value = field.value(as: Connectivity_V1_ConstraintLevel.self) { self.constraintLevel = value }
     default: break
     }
   }
@@ -1149,6 +1153,7 @@ public struct Connectivity_V1_Link: Message {
     writer.write(self.lowerGuessed, as: 20)
     for value in self.alternativeNames { writer.write(present: value, as: 21) }
     if let value = self._quality { writer.write(present: value, as: 22) }
+    writer.write(self.constraintLevel, as: 23)
   }
 }
 
