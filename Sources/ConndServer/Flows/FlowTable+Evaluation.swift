@@ -135,6 +135,12 @@ extension FlowTable {
       self.verdict = self.machine.pendingVerdict
     }
 
+    /// Whether the client has heard from the flow's peer since the change behind a verdict.
+    func isSpared(from verdict: FlowTracker.Verdict) -> Bool {
+      guard verdict.isRefutable, let heard = self.flow.heard else { return false }
+      return heard > self.step.time ?? self.machine.inDoubtSince ?? heard
+    }
+
     /// Returns why the flow is not viable. If its socket decided, this is the cause of the socket's
     /// query.
     func cause(of verdict: FlowTracker.Verdict) -> ChangeCause {
@@ -180,11 +186,19 @@ extension FlowTable {
     var event: FlowEvent? = flow.reported != shown ? .path(shown) : nil
     for action in actions {
       switch action {
+      case .end(let verdict) where examination.isSpared(from: verdict):
+        var advice = verdict
+        advice.severity = .advise
+        event = .invalidation(advice, examination.cause(of: verdict), shown)
       case .end(let verdict):
         self.remove(flow.key)
         // The client is notified even if this lookup fails.
-        let path = (try? self.pathForNew(flow, reader)) ?? .unknown
-        return (.invalidation(verdict, examination.cause(of: verdict), path), false)
+        let path = try? self.pathForNew(flow, reader)
+        let end = FlowEvent.invalidation(
+          verdict, examination.cause(of: verdict), path?.shown ?? .unknown)
+        guard flow.flow.migrates, verdict.isMigration, let path else { return (end, false) }
+        self.move(flow.flow, flow.key, of: flow.account, to: path)
+        return (end.asMigration, false)
       case .report(let verdict):
         event = .invalidation(verdict, examination.cause(of: verdict), shown)
       case .betterPathGone: event = .betterPathGone(shown)
@@ -196,6 +210,12 @@ extension FlowTable {
     guard let event else { return nil }
     flow.reported = shown
     return (event, actions.contains(.askPeer))
+  }
+
+  /// Guards a flow on the path to which its connection moves (I12).
+  mutating func move(_ flow: Flow, _ key: Key, of account: Account, to path: FlowPath) {
+    let tracker = FlowTracker(flow.migrated, on: path.judged, network: path.network)
+    self.insert(key, of: account, FlowMachine(tracker), reported: path.shown)
   }
 
   private mutating func isSeen(_ flow: GuardedFlow) {
@@ -214,13 +234,12 @@ extension FlowTable {
   /// Returns the path of a new connection to the same destination.
   private func pathForNew(
     _ flow: GuardedFlow, _ reader: FlowReader
-  ) throws(KernelUnavailable) -> KernelPath {
+  ) throws(KernelUnavailable) -> FlowPath? {
     var question = flow.flow.destination
     question.transport?.localPort = 0
-    let flowPath = try reader.view.unlessRefused { () throws(KernelUnavailable) in
+    return try reader.view.unlessRefused { () throws(KernelUnavailable) in
       try reader.flowPath(to: question)
     }
-    return flowPath?.shown ?? .unknown
   }
 }
 

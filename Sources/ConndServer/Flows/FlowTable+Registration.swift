@@ -33,7 +33,9 @@ extension FlowTable {
   }
 
   /// Handles the parts of a request that need no kernel query.
-  mutating func admit(_ request: GuardRequest, _ limits: Limits) -> Admission {
+  mutating func admit(
+    _ request: GuardRequest, _ limits: Limits, at now: Instant
+  ) -> Admission {
     let key = request.key
     switch request.action {
     case .addAgain(let registration): return .register(registration)
@@ -49,6 +51,10 @@ extension FlowTable {
       }
       self.remove(key)
       return .answer(.removed)
+    case .heard:
+      // A TCP socket is evidence itself.
+      if let flow = self.entries[key], !flow.flow.namesSocket { flow.heard = now }
+      return .answer(.unchanged)
     }
   }
 
@@ -168,11 +174,15 @@ extension FlowTable {
         .map { Contrast.Made(at: now, progress: $0.progress) } : nil
     switch actions.first {
     case .end(let verdict):
-      return .invalidation(
+      let path = try reader.flowPath(to: flow.destination)
+      let end = FlowEvent.invalidation(
         verdict,
         since?.cause
           ?? ChangeCause(.registration, "diedBefore", interface: made.interface, learntLate: true),
-        try reader.flowPath(to: flow.destination).shown)
+        path.shown)
+      guard flow.migrates, verdict.isMigration else { return end }
+      self.move(flow, registration.key, of: account, to: path)
+      return end.asMigration
     case .report(let verdict):
       self.insert(
         registration.key, of: account, machine, reported: flowPath.shown,

@@ -9,6 +9,8 @@ struct GuardRequest: Sendable {
     /// A registration that was answered while the kernel was unavailable.
     case addAgain(FlowTable.Registration)
     case remove(FlowTable.Key)
+    /// The flow's peer was heard.
+    case heard(FlowTable.Key)
   }
 
   var action: Action
@@ -28,14 +30,14 @@ struct GuardRequest: Sendable {
   var key: FlowTable.Key {
     switch self.action {
     case .add(let registration), .addAgain(let registration): registration.key
-    case .remove(let key): key
+    case .remove(let key), .heard(let key): key
     }
   }
 
   var registration: FlowTable.Registration? {
     switch self.action {
     case .add(let registration), .addAgain(let registration): registration
-    case .remove: nil
+    case .remove, .heard: nil
     }
   }
 }
@@ -46,6 +48,6 @@ enum GuardAnswer: Sendable {
   /// The request exceeds the limit with this name.
   case exceeds(limit: String, FlowRefusal)
   case removed
-  /// The client already has this answer: the path is unknown.
+  /// The client already has this answer, as a path that is unknown, or needs none.
   case unchanged
 }

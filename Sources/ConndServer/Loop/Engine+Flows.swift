@@ -44,7 +44,7 @@ extension Engine {
             registrations.map(\.question), FlowReader(self.reader, view),
             past: registrations.isEmpty ? [] : past)
           for request in requests {
-            switch self.flows.admit(request, limits) {
+            switch self.flows.admit(request, limits, at: now) {
             case .answer(let answer): answers.append(answer)
             case .register(let registration):
               answers.append(
@@ -58,7 +58,7 @@ extension Engine {
       }
     }
     for request in requests.dropFirst(answers.count) {
-      switch self.flows.admit(request, limits) {
+      switch self.flows.admit(request, limits, at: now) {
       case .answer(let answer): answers.append(answer)
       case .register(let registration):
         answers.append(self.flows.registerLater(registration, for: request))

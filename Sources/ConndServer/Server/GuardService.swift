@@ -69,8 +69,11 @@ struct GuardService {
       case .remove(let flow):
         let key = FlowTable.Key(mailbox: mailbox.number, id: flow.id)
         self.monitor.submit(.flow(.remove(key)))
+      case .heard(let flow):
+        let key = FlowTable.Key(mailbox: mailbox.number, id: flow.id)
+        self.monitor.submit(.flow(GuardRequest(.heard(key))))
       case nil:
-        self.refuse(0, .invalid("request: set add or remove"), mailbox)
+        self.refuse(0, .invalid("request: set add, remove or heard"), mailbox)
       }
     }
   }
@@ -131,7 +134,8 @@ extension FlowTable.Registration {
       key: .init(mailbox: mailbox, id: flow.id),
       flow: Flow(
         destination, local: local, forbidsExpensive: flow.forbidsExpensive,
-        forbidsConstrained: flow.forbidsConstrained, question: PeerQuestion(flow.question)))
+        forbidsConstrained: flow.forbidsConstrained, question: PeerQuestion(flow.question),
+        migrates: flow.migrates))
     if flow.hasKnownPath {
       // connd created the known path, so its chain has at most the links that connd follows, and
       // link names have the kernel's limit (IFNAMSIZ). connd keeps the chain, so it must be small.

@@ -83,6 +83,8 @@ public struct FlowInvalidation: Error, Hashable, Sendable {
   public var path: KernelPath?
   /// The evidence of the connection's own socket, or `nil` if the socket was not queried.
   public var socket: SocketTestimony?
+  /// Whether to move the connection to ``path`` (I12).
+  package var migrates = false
   /// The forbidden property, or `nil` if the reason is not ``Invalidation/Reason/policy``.
   public var networkUnavailableReason: NetworkUnavailable.Reason?
 

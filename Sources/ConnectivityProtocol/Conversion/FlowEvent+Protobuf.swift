@@ -48,6 +48,7 @@ extension Connectivity_V1_FlowInvalidation {
     self.cause = Connectivity_V1_Cause(invalidation.cause)
     if let path = invalidation.path { self.path = Connectivity_V1_Path(path) }
     if let socket = invalidation.socket { self.socket = Connectivity_V1_SocketTestimony(socket) }
+    self.migrate = invalidation.migrates
   }
 }
 
@@ -60,5 +61,6 @@ extension FlowInvalidation {
       cause: ChangeCause(message.cause),
       path: message.hasPath ? try KernelPath(message.path) : nil,
       socket: message.hasSocket ? SocketTestimony(message.socket) : nil)
+    self.migrates = message.migrate
   }
 }

@@ -90,7 +90,7 @@ package struct FlowMachine: Hashable, Sendable {
   /// The path of the lookup that the flow's socket has refuted.
   var refutedPath: KernelPath?
   /// When the flow's grace period began, or its address was lost in that period; else `nil`.
-  var inDoubtSince: Instant?
+  package internal(set) var inDoubtSince: Instant?
   /// Whether the flow's address is on a failed link while another link sends its packets (E5).
   package internal(set) var isStranded = false
   /// Whether the owner was advised because of `isStranded`.

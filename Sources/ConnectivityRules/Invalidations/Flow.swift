@@ -13,16 +13,20 @@ package struct Flow: Hashable, Sendable {
   package var forbidsConstrained: Bool
   /// How the flow's owner can ask the peer for a sign of life (E4).
   package var question: PeerQuestion
+  /// Whether the connection can move to another path (I12).
+  package var migrates: Bool
 
   package init(
     _ destination: Destination, local: IPAddress? = nil, forbidsExpensive: Bool = false,
-    forbidsConstrained: Bool = false, question: PeerQuestion = .none
+    forbidsConstrained: Bool = false, question: PeerQuestion = .none,
+    migrates: Bool = false
   ) {
     self.destination = destination
     self.local = local
     self.forbidsExpensive = forbidsExpensive
     self.forbidsConstrained = forbidsConstrained
     self.question = question
+    self.migrates = migrates
   }
 
   /// Whether the flow's owner can ask the peer on a path that the flow does not forbid (E4). A
@@ -31,6 +35,13 @@ package struct Flow: Hashable, Sendable {
     self.question != .none && path.medium != .loopback
       && !(self.forbidsExpensive && path.isExpensive)
       && !(self.forbidsConstrained && path.isConstrained)
+  }
+
+  /// The flow after it has moved to another path. Its socket or its peer chooses the address.
+  package var migrated: Flow {
+    var flow = self
+    flow.local = nil
+    return flow
   }
 
   /// Whether the flow names exactly one TCP socket of this machine, which can be queried.

@@ -12,4 +12,11 @@ extension FlowEvent {
         reason: verdict.reason, severity: verdict.severity, cause: cause, path: path,
         socket: verdict.evidence.map { SocketTestimony($0) }))
   }
+
+  /// The end of a flow as advice to move to the path of a new connection (I12).
+  package var asMigration: Self {
+    guard case .invalidation(var invalidation) = self else { return self }
+    (invalidation.severity, invalidation.migrates) = (.advise, true)
+    return .invalidation(invalidation)
+  }
 }

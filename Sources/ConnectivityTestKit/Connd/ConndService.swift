@@ -117,9 +117,11 @@ struct ConndService: RegistrableRPCService {
       }
     case .remove(let flow):
       self.connd.remove(.init(guardian: guardian, id: flow.id))
+    // In a simulation, nothing is heard that the simulated kernel does not know.
+    case .heard: break
     case nil:
       self.connd.refuse(
-        .init(guardian: guardian, id: 0), .invalid("request: set add or remove"))
+        .init(guardian: guardian, id: 0), .invalid("request: set add, remove or heard"))
     }
   }
 }

@@ -16,6 +16,7 @@ let allMessages: [any Message.Type] = [
   Connectivity_V1_ReportAttemptRequest.self, Connectivity_V1_ReportAttemptResponse.self,
   Connectivity_V1_WatchPathRequest.self, Connectivity_V1_WatchPathResponse.self,
   Connectivity_V1_GuardRequest.self, Connectivity_V1_Flow.self, Connectivity_V1_RemoveFlow.self,
+  Connectivity_V1_FlowHeard.self,
   Connectivity_V1_GuardResponse.self, Connectivity_V1_FlowInvalidation.self,
   Connectivity_V1_SocketTestimony.self, Connectivity_V1_FlowRefused.self,
   Connectivity_V1_SetCostRequest.self, Connectivity_V1_SetCostResponse.self,

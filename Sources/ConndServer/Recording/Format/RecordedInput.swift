@@ -31,7 +31,12 @@ extension RecordedInput {
       }
     case .dismiss(let number): self.dismiss = number
     case .flow(let request):
-      self.kind = request.registration.map { .add(.init($0)) } ?? .remove(.init(request.key))
+      self.kind =
+        switch request.action {
+        case .add(let registration), .addAgain(let registration): .add(.init(registration))
+        case .remove(let key): .remove(.init(key))
+        case .heard(let key): .heard(.init(key))
+        }
     }
   }
 
@@ -50,6 +55,7 @@ extension RecordedInput {
     case .dismiss(let number)?: .dismiss(number)
     case .add(let registration)?: registration.registration.map { .flow(.add($0)) }
     case .remove(let key)?: .flow(.remove(key.key))
+    case .heard(let key)?: .flow(GuardRequest(.heard(key.key)))
     case nil: nil
     }
   }
@@ -123,6 +129,7 @@ extension Connd_Recording_V2_Registration {
     if let generation = registration.sinceGeneration { self.sinceGeneration = generation }
     self.question = UInt32(flow.question.rawValue)
     self.existing = registration.isExisting
+    self.migrates = flow.migrates
   }
 
   /// The registration, or `nil` if it is invalid. Applies the same limits as `Guard`.
@@ -143,7 +150,7 @@ extension Connd_Recording_V2_Registration {
     var flow = Flow(
       destination, local: local, forbidsExpensive: self.forbidsExpensive,
       forbidsConstrained: self.forbidsConstrained)
-    flow.question = question
+    (flow.question, flow.migrates) = (question, self.migrates)
     return FlowTable.Registration(
       key: self.key.key, flow: flow, knownPath: path,
       sinceGeneration: self.hasSinceGeneration ? self.sinceGeneration : nil,

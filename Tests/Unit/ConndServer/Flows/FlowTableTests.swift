@@ -10,6 +10,7 @@ import Testing
 final class FlowTableTests {
   let kernel = ModelKernel()
   var subscriptions = KernelSubscriptions()
+  var policy = LinkPolicy()
   let remote: IPAddress
   let local: IPAddress
   let local2: IPAddress
@@ -40,7 +41,7 @@ final class FlowTableTests {
     let view = KernelView(self.kernel, ReadingContext(subscriptions: self.subscriptions))
     defer { self.subscriptions = view.subscriptions }
     let reader = PathReader(
-      destinations: Configuration().destinations, classifier: PathClassifier())
+      destinations: Configuration().destinations, classifier: PathClassifier(policy: self.policy))
     return try body(FlowReader(reader, view))
   }
 
@@ -100,6 +101,8 @@ final class FlowTableTests {
     switch event {
     case .path(let path): "\(id) path \(path.interface ?? "none")"
     case .betterPathGone(let path): "\(id) better path gone \(path.interface ?? "none")"
+    case .invalidation(let invalidation) where invalidation.migrates:
+      "\(id) move \(invalidation.path?.interface ?? "none")"
     case .invalidation(let invalidation):
       "\(id) \(invalidation.severity.rawValue) \(invalidation.reason.rawValue)"
     case .refused(let refusal): "\(id) refused \(refusal.message)"

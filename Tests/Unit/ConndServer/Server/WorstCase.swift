@@ -151,6 +151,7 @@ struct WorstCase {
     "WatchPathRequest.via": .counted,
     "GuardRequest.add": .message,
     "GuardRequest.remove": .message,
+    "GuardRequest.heard": .message,
     "Flow.remote": .kept(by: "flow", bytes: address),
     "Flow.local": .kept(by: "flow", bytes: address),
     "Flow.interface": .kept(by: "flow", bytes: 4),

@@ -1,0 +1,52 @@
+import Glibc
+import TestKit
+import TestTraits
+import Testing
+
+/// A QUIC connection with a client that connd tells to move, by the example for aioquic. The client
+/// only receives, so its peer learns of no new address by itself.
+@Suite("Migration", .needsNamespaces, .blocking)
+struct MigrationScenario {
+  private static let address = "\(Uplinks.server):4433"
+  private static let size = 3_000_000
+
+  private func start(_ lab: Laboratory) throws -> (server: RunningCommand, client: RunningCommand) {
+    let server = try Python.start(
+      "Examples/python/quic.py", ["serve", Self.address], in: lab.outside)
+    try server.line { $0 == "listening" }
+    let client = try Python.start(
+      "Examples/python/quic.py", ["fetch", Self.address, "\(Self.size)", "--idle", "10"],
+      in: lab.namespace, environment: ["CONND_SOCKET": lab.socket])
+    return (server, client)
+  }
+
+  @Test("I12 the cable is pulled → a QUIC connection moves to Wi-Fi and loses no byte")
+  func pulled() throws {
+    let lab = try Uplinks.laboratory(["eth0", "wlan0"])
+    try lab.startConnd()
+    let (server, client) = try self.start(lab)
+    var missing: Set = ["guarded over eth0", "receives"]
+    while !missing.isEmpty { missing.remove(try client.line { missing.contains($0) }) }
+    try lab.unplug("eth0")
+    try client.line { $0 == "INTERFACE_LOST: migrate" }
+    try client.line { $0 == "moves to 10.1.0.2 over wlan0" }
+    // What was sent to the old address is sent again once the peer has checked the new one.
+    let end = try client.line { $0.hasPrefix("received") }
+    #expect(end.hasPrefix("received \(Self.size) of \(Self.size) bytes"))
+    try client.expectSuccess()
+    withExtendedLifetime(server) {}
+  }
+
+  @Test("C7 connd is not running → the connection of a client that only receives is lost")
+  func absent() throws {
+    let lab = try Uplinks.laboratory(["eth0", "wlan0"])
+    let (server, client) = try self.start(lab)
+    try client.line { $0 == "receives" }
+    try lab.unplug("eth0")
+    try lab.namespace.ip("route del default dev eth0")
+    let end = try client.line(within: .seconds(60)) { $0.hasPrefix("received") }
+    #expect(!end.hasPrefix("received \(Self.size) of"))
+    #expect(try client.wait() == 1)
+    withExtendedLifetime(server) {}
+  }
+}

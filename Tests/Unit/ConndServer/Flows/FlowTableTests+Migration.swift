@@ -1,0 +1,99 @@
+import Connectivity
+import ConnectivityRules
+import LinuxSupport
+import TestKit
+import Testing
+
+@testable import ConndServer
+
+extension FlowTableTests {
+  /// A connection of QUIC from eth0, which can move to another path.
+  private func quic(_ id: UInt64, migrates: Bool = true) -> FlowTable.Registration {
+    var registration = self.registration(id, local: self.local)
+    registration.flow.destination.transport = Transport(17, localPort: 4711, remotePort: 443)
+    registration.flow.migrates = migrates
+    return registration
+  }
+
+  private func heard(_ id: UInt64, _ table: inout FlowTable, at second: Double) {
+    _ = table.admit(
+      GuardRequest(.heard(.init(mailbox: 1, id: id))), Limits(),
+      at: Instant(sinceStart: .seconds(second)))
+  }
+
+  @Test("I12 the link of a connection that can migrate is lost → move to the other link")
+  func migration() throws {
+    try self.lead(by: 3, metric: 200)
+    var table = FlowTable()
+    _ = try self.add(self.quic(1), to: &table)
+    _ = try self.add(self.quic(2, migrates: false), to: &table)
+    self.kernel.routes.removeFirst()
+    self.kernel.setState(of: 2, .noCarrier)
+    self.look(&table)
+    #expect(try self.evaluate(&table) == ["1 move eth1", "2 destroy interfaceLost"])
+    #expect(table.count == 1)
+    // It goes on by the other link, and comes back when that is lost, too.
+    self.look(&table)
+    #expect(try self.evaluate(&table) == [])
+    self.leadNowhere()
+    self.kernel.setState(of: 2, .up)
+    self.kernel.setState(of: 3, .noCarrier)
+    try self.lead(by: 2)
+    self.look(&table)
+    #expect(try self.evaluate(&table) == ["1 move eth0"])
+  }
+
+  @Test("I12 no path is left → move without a path, and then the first path")
+  func migrationLater() throws {
+    var table = FlowTable()
+    _ = try self.add(self.quic(1), to: &table)
+    self.leadNowhere()
+    self.kernel.setState(of: 2, .noCarrier)
+    self.look(&table)
+    #expect(try self.evaluate(&table) == ["1 move none"])
+    try self.lead(by: 3)
+    self.look(&table)
+    #expect(try self.evaluate(&table) == ["1 path eth1"])
+  }
+
+  @Test("I12 a connection that had lost its address before it was registered → move")
+  func migratedBefore() throws {
+    try self.lead(by: 3, metric: 50)
+    var table = FlowTable()
+    var registration = self.quic(1)
+    registration.flow.local = try IPAddress(spelt: "192.0.2.99")
+    #expect(self.words(try self.add(registration, to: &table)) == "1 move eth1")
+    #expect(table.count == 1)
+  }
+
+  @Test("I8 I12 a forbidden path ends also a connection that can migrate")
+  func forbidden() throws {
+    var table = FlowTable()
+    var registration = self.quic(1)
+    registration.flow.forbidsConstrained = true
+    let told = try self.add(registration, to: &table)
+    #expect(self.words(told) == "1 path eth0")
+    self.policy = LinkPolicy([.init(match: "eth0", constraint: .constrained)])
+    self.look(&table)
+    #expect(try self.evaluate(&table) == ["1 destroy policy"])
+  }
+
+  @Test(
+    "E1 a peer that was heard in a grace period spares a flow without TCP",
+    arguments: [true, false])
+  func heardInGrace(isHeard: Bool) throws {
+    var table = FlowTable()
+    _ = try self.add(self.quic(1, migrates: false), to: &table)
+    self.leadNowhere()
+    self.look(&table)
+    #expect(try self.evaluate(&table) == ["1 advise interfaceLost"])
+    if isHeard { self.heard(1, &table, at: 0.5) }
+    // Unknown flows are ignored.
+    self.heard(7, &table, at: 0.5)
+    table.examineOverdue(at: Instant(sinceStart: .seconds(1.5)))
+    #expect(
+      try self.evaluate(&table, at: 1.5)
+        == [isHeard ? "1 advise interfaceLost" : "1 destroy interfaceLost"])
+    #expect(table.count == (isHeard ? 1 : 0))
+  }
+}
