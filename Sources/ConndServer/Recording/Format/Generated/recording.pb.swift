@@ -850,6 +850,11 @@ public struct Connd_Recording_V2_Input: Message {
     set { self.kind = .remove(newValue) }
   }
 
+  public var heard: Connd_Recording_V2_Key {
+    get { if case .heard(let value)? = self.kind { value } else { Connd_Recording_V2_Key() } }
+    set { self.kind = .heard(newValue) }
+  }
+
   public enum OneOf_Kind: Sendable {
     case configure(String)
     case query(Connd_Recording_V2_Query)
@@ -859,6 +864,7 @@ public struct Connd_Recording_V2_Input: Message {
     case dismiss(UInt64)
     case add(Connd_Recording_V2_Registration)
     case remove(Connd_Recording_V2_Key)
+    case heard(Connd_Recording_V2_Key)
   }
 
   public struct Drop: Message {
@@ -943,6 +949,7 @@ public struct Connd_Recording_V2_Input: Message {
     case 6: if let value = field.uint64 { self.dismiss = value }
     case 7: if let bytes = field.message { var value = self.add; self.kind = nil; try value.merge(bytes); self.add = value }
     case 8: if let bytes = field.message { var value = self.remove; self.kind = nil; try value.merge(bytes); self.remove = value }
+    case 9: if let bytes = field.message { var value = self.heard; self.kind = nil; try value.merge(bytes); self.heard = value }
     default: break
     }
   }
@@ -956,6 +963,7 @@ public struct Connd_Recording_V2_Input: Message {
     if case .dismiss(let value)? = self.kind { writer.write(present: value, as: 6) }
     if case .add(let value)? = self.kind { writer.write(value, as: 7) }
     if case .remove(let value)? = self.kind { writer.write(value, as: 8) }
+    if case .heard(let value)? = self.kind { writer.write(value, as: 9) }
   }
 }
 
@@ -1285,6 +1293,8 @@ public struct Connd_Recording_V2_Registration: Message {
 
   public var existing: Bool = false
 
+  public var migrates: Bool = false
+
   public init() {}
 
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
@@ -1298,6 +1308,7 @@ public struct Connd_Recording_V2_Registration: Message {
     case 7: if let value = field.uint64 { self.sinceGeneration = value }
     case 8: if let value = field.uint32 { self.question = value }
     case 9: if let value = field.bool { self.existing = value }
+    case 10: if let value = field.bool { self.migrates = value }
     default: break
     }
   }
@@ -1312,6 +1323,7 @@ public struct Connd_Recording_V2_Registration: Message {
     if let value = self._sinceGeneration { writer.write(present: value, as: 7) }
     writer.write(UInt64(self.question), as: 8)
     writer.write(self.existing, as: 9)
+    writer.write(self.migrates, as: 10)
   }
 }
 

@@ -2253,9 +2253,16 @@ public struct Connectivity_V1_GuardRequest: Message {
     set { self.request = .remove(newValue) }
   }
 
+  /// The client has just received something from the flow's peer.
+  public var heard: Connectivity_V1_FlowHeard {
+    get { if case .heard(let value)? = self.request { value } else { Connectivity_V1_FlowHeard() } }
+    set { self.request = .heard(newValue) }
+  }
+
   public enum OneOf_Request: Sendable {
     case add(Connectivity_V1_Flow)
     case remove(Connectivity_V1_RemoveFlow)
+    case heard(Connectivity_V1_FlowHeard)
   }
 
   public init() {}
@@ -2264,6 +2271,7 @@ public struct Connectivity_V1_GuardRequest: Message {
     switch field.number {
     case 1: if let bytes = field.message { var value = self.add; self.request = nil; try value.merge(bytes); self.add = value }
     case 2: if let bytes = field.message { var value = self.remove; self.request = nil; try value.merge(bytes); self.remove = value }
+    case 3: if let bytes = field.message { var value = self.heard; self.request = nil; try value.merge(bytes); self.heard = value }
     default: break
     }
   }
@@ -2271,6 +2279,7 @@ public struct Connectivity_V1_GuardRequest: Message {
   public func write(to writer: inout ProtobufWriter) {
     if case .add(let value)? = self.request { writer.write(value, as: 1) }
     if case .remove(let value)? = self.request { writer.write(value, as: 2) }
+    if case .heard(let value)? = self.request { writer.write(value, as: 3) }
   }
 }
 
@@ -2391,6 +2400,10 @@ public struct Connectivity_V1_Flow: Message {
   public mutating func clearUser() { self._user = nil }
   private var _user: UInt32?
 
+  /// The connection can move to another path, as QUIC's can (RFC 9000, section 9). connd then never
+  /// destroys it for a loss or a better path, but answers with `FlowInvalidation.migrate`.
+  public var migrates: Bool = false
+
   public init() {}
 
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
@@ -2410,6 +2423,7 @@ public struct Connectivity_V1_Flow: Message {
     case 13: if let value = field.value(as: Connectivity_V1_FlowQuestion.self) { self.question = value }
     case 14: if let value = field.bool { self.existing = value }
     case 15: if let value = field.uint32 { self.user = value }
+    case 16: if let value = field.bool { self.migrates = value }
     default: break
     }
   }
@@ -2430,11 +2444,33 @@ public struct Connectivity_V1_Flow: Message {
     writer.write(self.question, as: 13)
     writer.write(self.existing, as: 14)
     if let value = self._user { writer.write(present: UInt64(value), as: 15) }
+    writer.write(self.migrates, as: 16)
   }
 }
 
 /// Removing an unknown flow is refused. This is normal if connd ended the flow at the same time.
 public struct Connectivity_V1_RemoveFlow: Message {
+  public var id: UInt64 = 0
+
+  public init() {}
+
+  public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
+    switch field.number {
+    case 1: if let value = field.uint64 { self.id = value }
+    default: break
+    }
+  }
+
+  public func write(to writer: inout ProtobufWriter) {
+    writer.write(self.id, as: 1)
+  }
+}
+
+/// The flow's peer was heard just now. Only for protocols other than TCP, with sockets that show
+/// connd nothing, and only useful while the flow is in doubt: connd then spares the flow at the end
+/// of its grace period. connd does not answer, and ignores an unknown flow, which it may have ended
+/// at the same time.
+public struct Connectivity_V1_FlowHeard: Message {
   public var id: UInt64 = 0
 
   public init() {}
@@ -2571,6 +2607,12 @@ public struct Connectivity_V1_FlowInvalidation: Message {
   public mutating func clearSocket() { self._socket.clear() }
   private var _socket = Nested<Connectivity_V1_SocketTestimony>()
 
+  /// The connection's path is lost, or should not be used any longer. The client moves the connection
+  /// to `path`: its source, over its link. If `path` is not satisfied, the client waits for the next
+  /// `path` of the flow. connd goes on guarding the flow under its id, without a local address: on the
+  /// path of a new connection. `severity` is ADVISE. Only for a flow with `migrates`.
+  public var migrate: Bool = false
+
   public init() {}
 
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
@@ -2580,6 +2622,7 @@ public struct Connectivity_V1_FlowInvalidation: Message {
     case 3: if let bytes = field.message { try self.cause.merge(bytes) }
     case 4: if let bytes = field.message { try self.path.merge(bytes) }
     case 5: if let bytes = field.message { try self.socket.merge(bytes) }
+    case 6: if let value = field.bool { self.migrate = value }
     default: break
     }
   }
@@ -2590,6 +2633,7 @@ public struct Connectivity_V1_FlowInvalidation: Message {
     self._cause.write(to: &writer, as: 3)
     self._path.write(to: &writer, as: 4)
     self._socket.write(to: &writer, as: 5)
+    writer.write(self.migrate, as: 6)
   }
 }
 

@@ -285,7 +285,7 @@ struct AnonymizerTests {
     #expect(other.invalidations.carrierGrace[.wifi] == .milliseconds(1500))
     let rule = other.links.rule(for: self.substitutes.linkName("acme0"))
     #expect(rule?.medium == .wifi && rule?.expensive == true)
-    #expect(other.links.rule(for: "eth0")?.constrained == true)
+    #expect(other.links.rule(for: "eth0")?.constraint == .constrained)
     #expect(
       other.destinations.ipv4 == [self.substitutes.address(try self.address("203.0.113.9"))])
   }
