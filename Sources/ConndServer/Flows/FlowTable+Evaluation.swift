@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import LinuxSupport
 
 // Evaluation of the flows that are due, in slices.
 extension FlowTable {

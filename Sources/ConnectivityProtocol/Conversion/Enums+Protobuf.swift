@@ -166,7 +166,7 @@ extension ConstraintLevel: ClosestWireEnum {
     switch self {
     case .none: .unspecified
     case .constrained: .constrained
-    case .ultra: .ultra
+    case .ultra: .ultraConstrained
     }
   }
 }

@@ -13,7 +13,7 @@ struct EnumTests {
     ChangeCause.Trigger.self, Invalidation.Reason.self, Invalidation.Severity.self,
     LinkQuality.self, Validation.State.self, Validation.Source.self, OtherWay.Reason.self,
     AttemptOutcome.self, PeerQuestion.self, FlowRefusal.Code.self, UnusedReason.self,
-    DiagnosisVerdict.self,
+    DiagnosisVerdict.self, ConstraintLevel.self,
     CostEvidence.Source.self, Metering.self, LinkState.self, Via.Kind.self,
     MobileGeneration.self, WirelessRole.self, WirelessSecurity.Method.self,
     StatusEvent.Kind.self,
@@ -71,6 +71,7 @@ struct EnumTests {
     #expect(Invalidation.Reason(.init(rawValue: number)) == .categoryChanged)
     #expect(Invalidation.Severity(.init(rawValue: number)) == .advise)
     #expect(LinkQuality(.init(rawValue: number)) == .unknown)
+    #expect(ConstraintLevel(.init(rawValue: 99)) == .constrained)
     #expect(Validation.State(.init(rawValue: number)) == .unknown)
     #expect(Validation.Source(.init(rawValue: number)) == .networkd)
     #expect(FlowRefusal.Code(.init(rawValue: number)) == .invalidArgument)

@@ -24,7 +24,7 @@ struct FlowLimitTests {
       let registration = FlowTable.Registration(
         key: .init(mailbox: UInt64(uid), id: id), flow: Flow(destination))
       let request = GuardRequest(.add(registration), of: account)
-      switch table.admit(request, limits) {
+      switch table.admit(request, limits, at: Instant(sinceStart: .zero)) {
       case .register(let registration): _ = table.addPending(registration, of: account)
       case .answer(.exceeds(let limit, _)): return (Int(id) - 1, limit)
       case .answer: break

@@ -285,10 +285,10 @@ public enum Connectivity_V1_ConstraintLevel: ProtobufEnum {
   case constrained
   /// The link carries so little that programs should send only what cannot wait. connd sees that a
   /// modem uses 2G. The configuration names other links, such as those by satellite.
-  case ultra
+  case ultraConstrained
   case UNRECOGNIZED(Int)
 
-  public static let allCases: [Self] = [.unspecified, .constrained, .ultra]
+  public static let allCases: [Self] = [.unspecified, .constrained, .ultraConstrained]
 
   public init() { self = .unspecified }
 
@@ -296,7 +296,7 @@ public enum Connectivity_V1_ConstraintLevel: ProtobufEnum {
     switch rawValue {
     case 0: self = .unspecified
     case 1: self = .constrained
-    case 2: self = .ultra
+    case 2: self = .ultraConstrained
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -305,7 +305,7 @@ public enum Connectivity_V1_ConstraintLevel: ProtobufEnum {
     switch self {
     case .unspecified: 0
     case .constrained: 1
-    case .ultra: 2
+    case .ultraConstrained: 2
     case .UNRECOGNIZED(let number): number
     }
   }
