@@ -28,7 +28,9 @@ struct MigrationScenario {
     var missing: Set = ["guarded over eth0", "receives"]
     while !missing.isEmpty { missing.remove(try client.line { missing.contains($0) }) }
     try lab.unplug("eth0")
+    // Until the route is gone, new connections would leave by the dead link, too.
     try client.line { $0 == "INTERFACE_LOST: migrate" }
+    try lab.namespace.ip("route del default dev eth0")
     try client.line { $0 == "moves to 10.1.0.2 over wlan0" }
     // What was sent to the old address is sent again once the peer has checked the new one.
     let end = try client.line { $0.hasPrefix("received") }

@@ -44,6 +44,10 @@ struct ModemCache {
       if old.isSuspended != new.isSuspended {
         return ModemChange(new.isSuspended ? .suspended : .resumed, name)
       }
+      // An unknown technology does not count as a change.
+      if old.isSlow != new.isSlow, old.generation != nil, new.generation != nil {
+        return ModemChange(.technologyChanged, name)
+      }
       // An operator that is temporarily unknown does not count as a change.
       let isOther = new.mobileOperator.map { $0 != old.mobileOperator } ?? false
       return isOther ? ModemChange(.moved, name) : nil

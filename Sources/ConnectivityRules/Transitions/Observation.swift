@@ -134,6 +134,7 @@ extension ModemChange {
     case .disconnected: "modemDisconnected"
     case .suspended: "modemSuspended"
     case .resumed: "modemResumed"
+    case .technologyChanged: "modemTechnologyChanged"
     case .moved: "modemMoved"
     }
   }

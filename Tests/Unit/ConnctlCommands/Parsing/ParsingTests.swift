@@ -112,7 +112,7 @@ struct ParsingTests {
 
   @Test("every condition parses from its description")
   func conditions() {
-    #expect(Condition.all.count == 22)
+    #expect(Condition.all.count == 24)
     for condition in Condition.all {
       #expect(Condition(argument: condition.description) == condition)
     }

@@ -1914,7 +1914,8 @@ public struct Connectivity_V1_Cause: Message {
   ///   REGISTRATION   diedBefore pathMissing
   ///   DNS            serversChanged searchChanged linkServersChanged linkSearchChanged
   ///   USER           constrainedSet expensiveSet assistSet choiceForgotten choiceEnded
-  ///   MODEM          modemConnected modemDisconnected modemSuspended modemResumed modemMoved
+  ///   MODEM          modemConnected modemDisconnected modemSuspended modemResumed
+  ///                  modemTechnologyChanged modemMoved
   ///   METERING       meteringChanged
   ///   VALIDATION     validationChanged
   ///   QUALITY        signalLow signalHigh framesLost qualityChanged
