@@ -205,6 +205,7 @@ build: deps ## build everything, with debug information
 
 .PHONY: release
 release: deps ## build the programs to install
+	@dev/note-version
 	@for program in $(programs); do $(release) --product "$$program"; done
 
 .PHONY: gio release-gio check-gio

@@ -128,3 +128,12 @@ int clinux_receive_datagrams(int socket, void *buffer, size_t part, unsigned cou
   }
   return received;
 }
+
+// dev/note-version writes it. Only this file depends on it, so that a commit costs no build.
+#if __has_include("built-version.h")
+#include "built-version.h"
+#else
+#define BUILT_VERSION ""
+#endif
+
+const char *clinux_built_version(void) { return BUILT_VERSION; }

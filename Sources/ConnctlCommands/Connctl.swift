@@ -3,6 +3,7 @@ import Connectivity
 import ConnectivityJSON
 import ConnectivityMonitor
 import GRPCCore
+import LinuxSupport
 
 /// The command line tool `connctl`.
 struct Connctl: RunnableCommand {
@@ -17,7 +18,7 @@ struct Connctl: RunnableCommand {
 
       \(ExitStatus.help)
       """,
-    version: "connctl \(Version.string)",
+    version: "connctl \(Version.built)",
     subcommands: [],
     groupedSubcommands: [
       CommandGroup(

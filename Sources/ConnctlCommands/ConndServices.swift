@@ -3,6 +3,7 @@ import ConnectivityMonitor
 import ConnectivityProtobuf
 import ConnectivityProtocol
 import GRPCCore
+import LinuxSupport
 import UnixTransport
 
 /// connd's services, on one connection.
@@ -28,7 +29,7 @@ struct OlderConnd: Error, CustomStringConvertible {
   var description: String {
     let running = self.version.flatMap { $0.isEmpty ? nil : $0 } ?? "of an unknown version"
     return
-      "the running connd is \(running) and does not know this command of connctl \(Version.string): restart connd (systemctl restart connd.service)"
+      "the running connd is \(running) and does not know this command of connctl \(Version.built): restart connd (systemctl restart connd.service)"
   }
 }
 

@@ -25,7 +25,7 @@ public struct MultipathCommand: ParsableCommand {
       TCP, or mptcpd is running (only with --remove); 77 permission denied; 78 the configuration is \
       invalid.
       """,
-    version: "connd-multipath \(Version.string)")
+    version: "connd-multipath \(Version.built)")
 
   @Option(
     help: ArgumentHelp(

@@ -92,7 +92,7 @@ struct Connd {
       reactor: reactor,
       listening: { [logger] in
         await transport.listening()
-        logger.info("connd \(Version.string) listens on \(place)")
+        logger.info("connd \(Version.built) listens on \(place)")
         trimmer.started()
       })
     let lifecycle = Lifecycle(

@@ -2,6 +2,7 @@ public import ArgumentParser
 import CLinux
 import Connectivity
 import Glibc
+import LinuxSupport
 import Logging
 import Systemd
 import UnixTransport
@@ -24,7 +25,7 @@ public struct ConndCommand: ParsableCommand {
       Exit status: 0 stopped as requested, or the configuration is valid; 1 cannot start; 64 usage; \
       77 permission denied; 78 the configuration is invalid.
       """,
-    version: "connd \(Version.string)")
+    version: "connd \(Version.built)")
 
   @Option(
     help: ArgumentHelp(

@@ -2,6 +2,7 @@ import Connectivity
 import ConnectivityProtobuf
 import ConnectivityProtocol
 import ConnectivityRules
+import LinuxSupport
 
 extension Connectivity_V1_Explanation {
   /// - Parameters:
@@ -167,7 +168,7 @@ extension Connectivity_V1_GetStatisticsResponse {
   init(_ figures: [Statistics.Figure], since start: WallTime) {
     self.init()
     self.startTime = Google_Protobuf_Timestamp(start)
-    self.version = Version.string
+    self.version = Version.built
     self.statistics = figures.map { figure in
       .with {
         $0.name = figure.name

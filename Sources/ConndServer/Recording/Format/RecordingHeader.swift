@@ -1,5 +1,6 @@
 import Connectivity
 import Glibc
+import LinuxSupport
 
 /// The header of a recording: the versions that made it, and connd's state before it read anything.
 struct RecordingHeader: Hashable {
@@ -55,7 +56,7 @@ struct RecordingHeader: Hashable {
     costs: OverrideFile.Contents = OverrideFile.Contents(), past: [ConnectivityChange] = []
   ) {
     (self.costs, self.past) = (costs, past)
-    self.version = Version.string
+    self.version = Version.built
     self.kernel = Self.kernelRelease
     self.configuration = configuration
     self.watchdogTimeout = watchdogTimeout?.nanoseconds

@@ -1,5 +1,6 @@
 import Connectivity
 import Glibc
+import LinuxSupport
 
 /// A report of a problem: a text to read, followed by a recording to replay. Both have substitutes
 /// for addresses and names.
@@ -62,7 +63,7 @@ struct Report {
       “connd --replay” replays this file. Everything after the text is binary.
 
       recorded by  connd \(header.version.printable), Linux \(header.kernel.printable)
-      replayed by  connd \(Version.string), \(Self.architecture)
+      replayed by  connd \(Version.built), \(Self.architecture)
       recording    \(recording.turns.count) turns, \(count) bytes\(end.map { ", \($0.text)" } ?? "")
       events       \(max(0, lines.count - 1))
 

@@ -3,6 +3,7 @@ import ConnectivityJSON
 import ConnectivityMonitor
 import ConnectivityProtocol
 import GRPCCore
+import LinuxSupport
 import Synchronization
 import Testing
 
@@ -260,7 +261,7 @@ struct ProgramTests {
     #expect(result.status == 69 && result.screen.output == "")
     #expect(
       result.screen.errors
-        == "connctl: the running connd is 0.0.9 and does not know this command of connctl \(Version.string): restart connd (systemctl restart connd.service)\n"
+        == "connctl: the running connd is 0.0.9 and does not know this command of connctl \(Version.built): restart connd (systemctl restart connd.service)\n"
     )
     #expect("\(OlderConnd())".hasPrefix("the running connd is of an unknown version and "))
   }
@@ -359,6 +360,7 @@ struct ProgramTests {
     }
     let version = Screen()
     #expect(await runConnctl(["--version"], on: version.console) == 0)
-    #expect(version.output == "connctl 0.1.0\n")
+    #expect(version.output == "connctl \(Version.built)\n")
+    #expect(Version.built.hasPrefix("0.1.0"))
   }
 }
