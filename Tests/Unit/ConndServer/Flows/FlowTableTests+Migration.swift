@@ -50,11 +50,12 @@ extension FlowTableTests {
     self.leadNowhere()
     self.kernel.setState(of: 2, .noCarrier)
     self.look(&table)
-    let told = try self.evaluate(&table)
-    #expect(told == ["1 move none"])
+    #expect(try self.evaluate(&table) == ["1 advise interfaceLost"])
+    table.examineOverdue(at: Instant(sinceStart: .seconds(1.5)))
+    #expect(try self.evaluate(&table, at: 1.5) == ["1 move none"])
     try self.lead(by: 3)
     self.look(&table)
-    #expect(try self.evaluate(&table) == ["1 path eth1"])
+    #expect(try self.evaluate(&table, at: 2) == ["1 path eth1"])
   }
 
   @Test("I12 a connection that had lost its address before it was registered → move")
