@@ -43,7 +43,12 @@ extension Channel {
   /// Follows the path to an address without a connection.
   func following(_ remote: IPAddress, _ hub: GuardHub) -> ConnectionGuard? {
     self.flow(to: remote, nil, boundTo: nil).map { flow in
-      ConnectionGuard(flow, hub: hub) { [weak self] in self?.noticed($0.event.path, $0.phase) }
+      ConnectionGuard(flow, hub: hub) { [weak self] report in
+        if let path = report.event.path {
+          self?.state.withLock { $0.pathsOfSearch[remote] = path }
+        }
+        self?.noticed(report.event.path, report.phase)
+      }
     }
   }
 
@@ -188,6 +193,7 @@ extension Channel {
     case .destroy:
       // Destroy first, because calls are waiting for the error.
       connection.destroy(invalidation)
+      LookupThreads.shared.changed(nil)
       return self.update { $0.invalidated(connection) }
     case .drain:
       // Update before the connection reports its end, because a drain causes no backoff.

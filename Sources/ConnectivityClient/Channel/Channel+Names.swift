@@ -19,7 +19,8 @@ extension Channel {
     guard mayBegin else { throw ChannelMachine.shutdownError }
     defer { self.state.withLock { if $0.search === search { $0.search = nil } } }
     if self.names.needsNetwork { await self.followResolver(id, hub) }
-    let addresses = try await search.addresses(within: duration)
+    let addresses = try await search.addresses(
+      within: duration, after: LookupThreads.shared.lastChange)
     self.follow([])
     return addresses
   }
@@ -28,10 +29,15 @@ extension Channel {
   /// make a name resolvable. Returns when connd has answered, so that no change is missed
   /// afterwards.
   private func followResolver(_ id: UInt64, _ hub: GuardHub) async {
+    // A family whose path is not known yet may have one.
+    self.state.withLock { state in
+      state.pathsOfSearch = [:]
+      for address in Self.elsewhere { state.pathsOfSearch[address] = .unknown }
+    }
     let flows = Self.elsewhere.compactMap { self.following($0, hub) }
     self.follow(flows)
     let resolver = ResolverWatch(socket: self.settings.config.socket.path, maxWait: Self.maxWait) {
-      [weak self] in self?.networkChanged()
+      [weak self] generation in self?.networkChanged(generation)
     }
     let isWanted = self.state.withLock { state in
       if state.machine.isConnecting(id) { state.resolver = resolver }
@@ -46,7 +52,11 @@ extension Channel {
   private static let maxWait = Duration.milliseconds(100)
 
   /// Retries lookups and attempts that failed before, because they may succeed now (C4).
-  func networkChanged() {
+  ///
+  /// - Parameter generation: connd's number of a change of the DNS servers, or `nil` for a change
+  ///   of a path.
+  func networkChanged(_ generation: UInt64? = nil) {
+    LookupThreads.shared.changed(generation)
     // A lookup that has not begun yet will use the changed network anyway.
     let search = self.state.withLock { $0.search }
     if let search, !search.hasBegun { return }
@@ -66,7 +76,7 @@ final class ResolverWatch: Sendable {
   private let beginning: AsyncStream<Never>
 
   /// - Parameter maxWait: How long to wait for connd's first answer.
-  init(socket: String, maxWait: Duration, _ tell: @escaping @Sendable () -> Void) {
+  init(socket: String, maxWait: Duration, _ tell: @escaping @Sendable (_ generation: UInt64) -> Void) {
     let connector = Connector.shared
     let (beginning, begun) = AsyncStream.makeStream(of: Never.self)
     self.beginning = beginning
@@ -76,8 +86,9 @@ final class ResolverWatch: Sendable {
       try? await follower.run { event in
         begun.finish()
         switch event {
+        case .change(.dns(let change)): tell(change.generation)
         // A gap may hide a change.
-        case .change(.dns), .gap: tell()
+        case .gap(let snapshot): tell(snapshot.generation)
         case .snapshot, .change, .disconnected, .resumed: break
         }
       }

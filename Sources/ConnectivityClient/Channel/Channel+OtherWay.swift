@@ -56,6 +56,8 @@ extension Channel {
 
   private enum Part: Sendable {
     case resolved(Result<Addresses, RPCError>)
+    /// The name was not resolved in time after a change (C5).
+    case slow
     case raced([Try])
     case otherWayEnded
   }
@@ -87,6 +89,12 @@ extension Channel {
         }
       }
       watch(former)
+      if !former.isEmpty, LookupThreads.shared.isSettling {
+        group.addTask {
+          try? await self.settings.eventLoop.sleep(for: Self.maxLookupTime)
+          return .slow
+        }
+      }
       group.addTask {
         do throws(RPCError) {
           let found = try await self.resolve(id, within: duration, hub)
@@ -96,17 +104,27 @@ extension Channel {
           return .resolved(.failure(error))
         }
       }
-      var result: Result<[Try], RPCError>?
+      var (progress, result) = (AttemptProgress(), nil as Result<[Try], RPCError>?)
       for await part in group {
         switch part {
         case .resolved(.success(let addresses)):
           self.state.withLock { $0.addresses = addresses }
           watch(addresses)
-          group.addTask { .raced(await race(addresses)) }
-        case .resolved(.failure(let error)): result = .failure(error)
-        case .raced(let tries): result = .success(tries)
+          let new = progress.resolved(addresses)
+          if let new, self.isWanted(id) {
+            progress.races += 1
+            group.addTask { .raced(await race(new)) }
+          }
+        case .resolved(.failure(let error)): progress.failure = error
+        case .slow where !progress.isResolved:
+          progress.tried = former
+          progress.races += 1
+          group.addTask { .raced(await race(former)) }
+        case .slow: continue
+        case .raced(let tries): progress.ended(tries)
         case .otherWayEnded: continue
         }
+        result = progress.result
         // Once the other way has begun, it continues, unless the channel gets another connection.
         if result != nil, !beginning.hasHappened { group.cancelAll() }
       }
@@ -114,6 +132,10 @@ extension Channel {
     }
     return try result.get()
   }
+
+  /// How long a lookup after a change may take before the name's last addresses are tried beside
+  /// it. The delay of RFC 8305 between two attempts.
+  private static let maxLookupTime = Duration.milliseconds(250)
 
   private func mayTakeOtherWay(to addresses: Addresses) -> Bool {
     addresses.contains { self.settings.mayTakeOtherWay(to: $0.ip) }

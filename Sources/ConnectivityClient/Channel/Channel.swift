@@ -42,6 +42,8 @@ final class Channel: Sendable {
     var resolver: ResolverWatch?
     /// The current search for addresses.
     var search: NameSearch?
+    /// The default paths of each family, while a name is resolved. They lead to its DNS servers.
+    var pathsOfSearch: [IPAddress: KernelPath] = [:]
     /// Measures how long it takes to connect again.
     var reconnect = ReconnectTimer()
     /// The last resolved addresses. Names are not resolved by the other way (W5).
@@ -263,12 +265,14 @@ extension Channel.State {
     self.machine.current.flatMap { self.connections[$0] }?.isBusy ?? false
   }
 
-  /// Whether every attempt in progress has a path that passes no traffic.
+  /// Whether every attempt in progress has a path that passes no traffic. Before the first, the
+  /// paths of all families count, by which the name is resolved.
   var hasNoPath: Bool {
-    !self.attempts.isEmpty
-      && self.attempts.values.allSatisfy {
-        $0.path?.status == .unsatisfied || $0.path?.status == .requiresConnection
-      }
+    let paths =
+      self.attempts.isEmpty && self.search != nil
+      ? self.pathsOfSearch.values.map { $0 } : self.attempts.values.map(\.path)
+    return !paths.isEmpty
+      && paths.allSatisfy { $0?.status == .unsatisfied || $0?.status == .requiresConnection }
   }
 
   /// Returns an action that informs waiting calls if no attempt in progress can currently succeed.

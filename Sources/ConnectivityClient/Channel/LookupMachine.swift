@@ -9,8 +9,9 @@ struct LookupMachine<Answer: Sendable>: Sendable {
   typealias LookupID = Int
 
   enum Input: Sendable {
-    /// Start the search. Changes that may improve lookups are monitored from now on.
-    case begin
+    /// Start the search. Changes that may improve lookups are monitored from now on. `isSettling`
+    /// is whether the network changed a moment ago; ``settled`` follows then.
+    case begin(isSettling: Bool)
     /// A path became satisfied, or the DNS servers changed.
     case changed
     case ended(LookupID, Result<Answer, any Error>)
@@ -58,8 +59,8 @@ struct LookupMachine<Answer: Sendable>: Sendable {
 
   mutating func handle(_ input: Input) -> [Action] {
     switch (input, self.state) {
-    case (.begin, .new):
-      self.state = .searching
+    case (.begin(let isSettling), .new):
+      (self.state, self.isSettling) = (.searching, isSettling)
       return self.startCurrent()
     case (.giveUp(let error), .new), (.giveUp(let error), .searching):
       return self.finish(.failure(error))

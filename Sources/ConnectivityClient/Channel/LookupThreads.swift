@@ -5,10 +5,11 @@ private import Synchronization
 
 /// Looks up names with getaddrinfo(3), which blocks its thread and cannot be interrupted. Each
 /// lookup has its own thread, because it may wait seconds for a server that other lookups do not
-/// need.
+/// need. Equal lookups of all channels are one.
 ///
 /// The C library reads resolv.conf(5) at the start of each lookup (glibc since 2.26). A lookup that
-/// starts after a change therefore uses the new servers.
+/// starts after a change therefore uses the new servers. Earlier lookups may hang, so nothing joins
+/// or awaits them.
 final class LookupThreads: Sendable {
   typealias Addresses = Resolution.Addresses
   typealias Answer = Result<Addresses, any Error>
@@ -17,81 +18,168 @@ final class LookupThreads: Sendable {
   /// The threads of this process. Lookups beyond the limit wait for one that ends.
   static let shared = LookupThreads(limit: 64, getAddresses)
 
-  /// A lookup that its caller may cancel.
-  private final class Request: Sendable {
-    let host: String
-    let port: Int
-    private let onAnswer: Mutex<(@Sendable (Answer) -> Void)?>
+  private struct Name: Hashable {
+    var host: String
+    var port: Int
+  }
 
-    init(_ host: String, _ port: Int, _ onAnswer: @escaping @Sendable (Answer) -> Void) {
-      (self.host, self.port) = (host, port)
-      self.onAnswer = Mutex(onAnswer)
-    }
+  /// One lookup for all channels that want its answer.
+  private struct Lookup {
+    var name: Name
+    var waiters: [UInt64: @Sendable (Answer) -> Void] = [:]
+  }
 
-    var isWanted: Bool { self.onAnswer.withLock { $0 != nil } }
-
-    func cancel() { _ = self.taken() }
-
-    func answer(_ answer: Answer) { self.taken()?(answer) }
-
-    private func taken() -> (@Sendable (Answer) -> Void)? {
-      self.onAnswer.withLock { onAnswer in
-        defer { onAnswer = nil }
-        return onAnswer
-      }
-    }
+  /// A lookup that gets a thread, which counts as of the current epoch.
+  private struct Start {
+    var lookup: UInt64
+    var epoch: UInt64
   }
 
   private struct State {
-    var running = 0
-    var queue: Deque<Request> = []
+    /// The lookups that run or wait, by number.
+    var lookups: [UInt64: Lookup] = [:]
+    /// The lookups that others may join: those that have not started, or started since the last
+    /// change.
+    var joinable: [Name: UInt64] = [:]
+    var queue: Deque<UInt64> = []
+    /// The number of the last lookup or waiter.
+    var last: UInt64 = 0
+    /// The number of changes of the network.
+    var epoch: UInt64 = 0
+    var lastGeneration: UInt64 = 0
+    var lastChange: ContinuousClock.Instant?
+    /// The threads whose lookups started since the last change, and all others.
+    var current = 0
+    var earlier = 0
   }
 
   private let limit: Int
   private let lookUp: Blocking
   private let state = Mutex(State())
 
+  /// Channels learn of one change of a path within this time. A guess: 200 channels take 15 ms.
+  private static let samePathChange = Duration.milliseconds(50)
+  /// The threads of a flapping network, as a multiple of the limit.
+  private static let maxEpochs = 4
+
   init(limit: Int, _ lookUp: @escaping Blocking) {
     self.limit = limit
     self.lookUp = lookUp
   }
 
-  /// Starts a lookup.
+  /// When a channel last noted a change, or `nil` before the first.
+  var lastChange: ContinuousClock.Instant? { self.state.withLock { $0.lastChange } }
+
+  /// Whether the network changed a few seconds ago, so that lookups may wait for servers that are
+  /// gone. The C library's resolver takes five seconds for one server (resolv.conf(5)).
+  var isSettling: Bool { self.lastChange.map { ContinuousClock.now - $0 < .seconds(5) } ?? false }
+
+  /// Notes a change of the network. Lookups that started before it are not joined any more, and
+  /// delay none that start after it.
+  ///
+  /// - Parameter generation: connd's number of a change of the DNS servers, which all channels
+  ///   receive, or `nil` for a change of a path.
+  func changed(_ generation: UInt64?, now: ContinuousClock.Instant = .now) {
+    let starts = self.state.withLock { state in
+      let isKnown =
+        if let generation {
+          generation <= state.lastGeneration
+        } else {
+          state.lastChange.map { now - $0 < Self.samePathChange } ?? false
+        }
+      if isKnown { return [] as [Start] }
+      state.lastGeneration = max(state.lastGeneration, generation ?? 0)
+      (state.epoch, state.lastChange) = (state.epoch + 1, now)
+      state.earlier += state.current
+      state.current = 0
+      let waiting = Set(state.queue)
+      state.joinable = state.joinable.filter { waiting.contains($0.value) }
+      return self.takeStartable(&state)
+    }
+    for start in starts { self.startThread(for: start) }
+  }
+
+  /// Starts a lookup, or joins an equal one.
   ///
   /// - Parameter onAnswer: Called once on another thread, unless the lookup was cancelled.
-  /// - Returns: A function that cancels the lookup. A cancelled lookup that has started keeps its
-  ///   thread until it ends.
+  /// - Returns: A function that cancels the lookup. A lookup that has started keeps its thread
+  ///   until it ends.
   func start(
     _ host: String, port: Int, onAnswer: @escaping @Sendable (Answer) -> Void
   ) -> @Sendable () -> Void {
-    let request = Request(host, port, onAnswer)
-    let mayStart = self.state.withLock { state in
-      guard state.running < self.limit else {
-        state.queue.append(request)
-        return false
+    let name = Name(host: host, port: port)
+    let (lookup, waiter, starts) = self.state.withLock { state in
+      state.last += 1
+      let waiter = state.last
+      if let lookup = state.joinable[name] {
+        state.lookups[lookup]?.waiters[waiter] = onAnswer
+        return (lookup, waiter, [] as [Start])
       }
-      state.running += 1
-      return true
+      state.lookups[waiter] = Lookup(name: name, waiters: [waiter: onAnswer])
+      state.joinable[name] = waiter
+      state.queue.append(waiter)
+      return (waiter, waiter, self.takeStartable(&state))
     }
-    if mayStart, !Thread.start(named: "connd-lookup", { self.serve(request) }) {
-      self.state.withLock { $0.running -= 1 }
-      request.answer(
-        .failure(LookupError(description: "cannot resolve '\(host)': no thread is left")))
-    }
-    return { request.cancel() }
+    for start in starts { self.startThread(for: start) }
+    return { self.cancel(waiter, of: lookup) }
   }
 
-  private func serve(_ first: Request) {
-    var next: Request? = first
-    while let request = next {
-      if request.isWanted {
-        request.answer(Result { try self.lookUp(request.host, request.port) })
+  private func cancel(_ waiter: UInt64, of lookup: UInt64) {
+    self.state.withLock { state in
+      state.lookups[lookup]?.waiters[waiter] = nil
+      // A lookup that waits for a thread is not made any more.
+      guard state.lookups[lookup]?.waiters.isEmpty == true,
+        let place = state.queue.firstIndex(of: lookup)
+      else { return }
+      state.queue.remove(at: place)
+      _ = Self.remove(lookup, &state)
+    }
+  }
+
+  /// Removes the lookups that may start now from the queue, and counts their threads.
+  private func takeStartable(_ state: inout State) -> [Start] {
+    let free = min(
+      self.limit - state.current,
+      self.limit * Self.maxEpochs - state.current - state.earlier)
+    let starts = state.queue.prefix(max(0, free)).map { Start(lookup: $0, epoch: state.epoch) }
+    state.queue.removeFirst(starts.count)
+    state.current += starts.count
+    return starts
+  }
+
+  private static func remove(_ lookup: UInt64, _ state: inout State) -> Lookup? {
+    guard let removed = state.lookups.removeValue(forKey: lookup) else { return nil }
+    if state.joinable[removed.name] == lookup { state.joinable[removed.name] = nil }
+    return removed
+  }
+
+  /// Removes a lookup that has ended, with its thread.
+  private static func end(_ start: Start, _ state: inout State) -> Lookup? {
+    if start.epoch == state.epoch { state.current -= 1 } else { state.earlier -= 1 }
+    return Self.remove(start.lookup, &state)
+  }
+
+  private func startThread(for start: Start) {
+    if Thread.start(named: "connd-lookup", { self.serve(start) }) { return }
+    let failed = self.state.withLock { Self.end(start, &$0) }
+    guard let failed else { return }
+    let error = LookupError(
+      description: "cannot resolve '\(failed.name.host)': no thread is left")
+    for onAnswer in failed.waiters.values { onAnswer(.failure(error)) }
+  }
+
+  private func serve(_ first: Start) {
+    var next: Start? = first
+    while let start = next {
+      let name = self.state.withLock { $0.lookups[start.lookup]?.name }
+      let answer = name.map { name in Result { try self.lookUp(name.host, name.port) } }
+      let (ended, following) = self.state.withLock { state in
+        let ended = Self.end(start, &state)
+        return (ended, self.takeStartable(&state))
       }
-      next = self.state.withLock { state in
-        let next = state.queue.popFirst()
-        if next == nil { state.running -= 1 }
-        return next
-      }
+      if let answer, let ended { for onAnswer in ended.waiters.values { onAnswer(answer) } }
+      next = following.first
+      for other in following.dropFirst() { self.startThread(for: other) }
     }
   }
 }

@@ -43,9 +43,13 @@ final class NameSearch: Sendable {
 
   /// Begins the search and returns the addresses. Called once.
   ///
+  /// - Parameter change: When the network last changed, or `nil` if it has not.
   /// - Throws: `RPCError` UNAVAILABLE with the resolver's error (C5), or if the resolver does not
   ///   answer in time.
-  func addresses(within duration: Duration) async throws(RPCError) -> Addresses {
+  func addresses(
+    within duration: Duration, after change: ContinuousClock.Instant? = nil
+  ) async throws(RPCError) -> Addresses {
+    let settling = change.map { Self.settlingTime - ($0.duration(to: .now)) } ?? .zero
     let answer = await withTaskCancellationHandler {
       await withCheckedContinuation { waiter in
         let early = self.state.withLock { state in
@@ -53,7 +57,8 @@ final class NameSearch: Sendable {
           return state.answer
         }
         if let early { return waiter.resume(returning: early) }
-        self.handle(.begin)
+        self.handle(.begin(isSettling: settling > .zero))
+        if settling > .zero { self.start(.settling, settling, then: .settled) }
         self.start(.limit, duration, then: .giveUp(Self.tooSlow))
       }
     } onCancel: {

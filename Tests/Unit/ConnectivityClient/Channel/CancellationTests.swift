@@ -2,6 +2,7 @@ import ConnectivityClient
 import ConnectivityTestKit
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
+import Glibc
 import TestKit
 import Testing
 
@@ -72,4 +73,60 @@ struct CancellationTests {
       }
     }
   }
+
+  @Test("thousands of calls are cancelled at random moments → no descriptor and no memory is left")
+  func thousands() async {
+    // In a process of its own, because other tests open descriptors.
+    await #expect(processExitsWith: .success) {
+      for state in EndlessCall.State.allCases {
+        try await EndlessCall.reaching(state) { endless in
+          var random = SeededGenerator(seed: 11)
+          func rounds(_ count: Int) async throws {
+            for _ in 0..<count {
+              let application = Task { try await endless.run { try await endless.call($0) } }
+              for _ in 0..<random.number(0...2000) { await Task.yield() }
+              application.cancel()
+              await #expect(throws: (any Error).self) { try await application.value }
+            }
+          }
+          // The first ones start threads and fill caches.
+          try await rounds(50)
+          let before = try Footprint()
+          try await rounds(300)
+          // Connections close, and tasks end, a moment after their application.
+          var left = try Footprint()
+          let end = ContinuousClock.now + .seconds(20)
+          while !left.isWithin(before), .now < end {
+            await Task.yield()
+            left = try Footprint()
+          }
+          #expect(left.isWithin(before), "\(state): \(before) → \(left)")
+        }
+      }
+    }
+  }
+}
+
+/// What a process holds.
+private struct Footprint: CustomStringConvertible {
+  var descriptors: Int
+  /// The allocated memory in bytes.
+  var memory: Int
+
+  init() throws {
+    var names: [String] = []
+    let directory = try #require(opendir("/proc/self/fd"))
+    defer { closedir(directory) }
+    while let entry = readdir(directory) { names.append("\(entry.pointee.d_ino)") }
+    self.descriptors = names.count
+    self.memory = mallinfo2().uordblks
+  }
+
+  /// Whether the process holds no more than before 300 calls. A call that stays takes more than
+  /// 10 KiB, a channel about 100 KiB.
+  func isWithin(_ before: Footprint) -> Bool {
+    self.descriptors <= before.descriptors && self.memory < before.memory + (1 << 20)
+  }
+
+  var description: String { "\(self.descriptors) descriptors, \(self.memory) bytes" }
 }

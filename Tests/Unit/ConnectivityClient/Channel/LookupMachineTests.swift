@@ -16,7 +16,7 @@ struct LookupMachineTests {
       let id = words.last.flatMap(Int.init) ?? 0
       let actions =
         switch words[0] {
-        case "begin": machine.handle(.begin)
+        case "begin": machine.handle(.begin(isSettling: words.count > 1))
         case "changed": machine.handle(.changed)
         case "settled": machine.handle(.settled)
         case "ok": machine.handle(.ended(id, .success("answer \(id)")))
@@ -38,6 +38,16 @@ struct LookupMachineTests {
   func one() {
     #expect(Self.play("begin", "ok 1", "changed", "giveUp") == ["start 1", "answer 1", "", ""])
     #expect(Self.play("begin", "fail 1", "changed") == ["start 1", "failure 1", ""])
+  }
+
+  @Test("C5 a search begins a moment after a change → a failure counts once the network is settled")
+  func late() {
+    #expect(
+      Self.play("begin late", "fail 1", "settled") == ["start 1", "", "failure 1"])
+    #expect(
+      Self.play("begin late", "fail 1", "changed", "ok 2")
+        == ["start 1", "", "start 2, settle", "answer 2"])
+    #expect(Self.play("begin late", "settled", "fail 1") == ["start 1", "", "failure 1"])
   }
 
   @Test("C5 a change → another lookup starts beside the first, and the first answer counts")

@@ -73,6 +73,53 @@ struct LookupThreadsTests {
     #expect(started == ["a", "b", "d"])
   }
 
+  @Test("C5 channels look up the same name → one lookup, until the network changes")
+  func shared() async throws {
+    let held = Held()
+    let threads = LookupThreads(limit: 2, held.lookUp)
+    var started = held.starts.makeAsyncIterator()
+    let (answers, answer) = AsyncStream.makeStream(of: Int.self)
+    func look(_ number: Int) -> @Sendable () -> Void {
+      threads.start("a", port: 1) { _ in answer.yield(number) }
+    }
+    _ = look(0)
+    #expect(await started.next() == "a")
+    _ = look(1)
+    look(2)()
+    threads.changed(7)
+    // What began before the change may wait for servers that are gone.
+    _ = look(3)
+    #expect(await started.next() == "a")
+    // Another channel learns of the same change.
+    threads.changed(7)
+    _ = look(4)
+    held.release("a")
+    held.release("a")
+    var all: Set<Int> = []
+    for await number in answers {
+      all.insert(number)
+      if all.count == 4 { break }
+    }
+    #expect(all == [0, 1, 3, 4])
+  }
+
+  @Test("C5 lookups hang when the network changes → later ones do not wait for their threads")
+  func abandoned() async throws {
+    let held = Held()
+    let threads = LookupThreads(limit: 2, held.lookUp)
+    var started = held.starts.makeAsyncIterator()
+    for number in 0..<4 { _ = threads.start("old \(number)", port: 1) { _ in } }
+    for _ in 0..<2 { _ = await started.next() }
+    threads.changed(1)
+    // The two that waited had not begun, so they use the new servers.
+    #expect(Set([await started.next(), await started.next()]) == ["old 2", "old 3"])
+    threads.changed(2)
+    _ = threads.start("new", port: 1) { _ in }
+    #expect(await started.next() == "new")
+    for number in 0..<4 { held.release("old \(number)") }
+    held.release("new")
+  }
+
   @Test("C5 the system's resolver → addresses with the port, or an error that names the host")
   func system() async throws {
     func answer(_ host: String) async -> LookupThreads.Answer {

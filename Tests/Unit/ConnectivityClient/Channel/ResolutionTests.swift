@@ -134,6 +134,59 @@ struct ResolutionTests {
       }
     }
   }
+
+  /// Calls a server by a name, in a simulated network.
+  private func calling(
+    _ name: FlakyName, _ conditions: NetworkConditions,
+    _ configure: (inout NetworkAwareTransport.Config) -> Void = { _ in },
+    _ body: (SimulatedNetwork, GRPCClient<NetworkAwareTransport>) async throws -> Void
+  ) async throws {
+    try await withSimulatedNetwork(conditions) { network in
+      var config = NetworkAwareTransport.Config.defaults
+      config.socket = network.socket
+      configure(&config)
+      var registry = NameResolverRegistry()
+      registry.registerFactory(name)
+      let transport = try NetworkAwareTransport(
+        target: name, transportSecurity: .plaintext, config: config, resolverRegistry: registry)
+      try await withGRPCClient(transport: transport) { try await body(network, $0) }
+    }
+  }
+
+  @Test("C5 a lookup after a change hangs → the last addresses of the name are tried beside it")
+  func remembered() async throws {
+    try await EchoServer.serving { port, _ in
+      let name = FlakyName(.ipv4(host: "127.0.0.1", port: port))
+      name.isKnown.store(true, ordering: .relaxed)
+      try await self.calling(name, .wifi) { network, client in
+        _ = try await client.echo(options: .waiting)
+        try await network.waitForFlows(atLeast: 1)
+        name.hangs.store(true, ordering: .relaxed)
+        network.become(.cellular)
+        // Until the channel receives the change, calls use the old connection.
+        repeat {
+          _ = try? await client.echo(options: .waiting)
+        } while name.lookups.load(ordering: .relaxed) == 1
+        let answer = try await client.echo(options: .waiting)
+        #expect(answer == "hello")
+      }
+    }
+  }
+
+  @Test("C4 no path exists while a name is looked up → the waiting caller receives the path")
+  func withoutPath() async throws {
+    let waits = PathWaits()
+    let name = FlakyName(.ipv4(host: "127.0.0.1", port: 1))
+    name.hangs.store(true, ordering: .relaxed)
+    try await self.calling(name, .none) {
+      $0.calls.onWait = waits.add
+    } _: { _, client in
+      let call = Task { try await client.echo(options: .waiting) }
+      var told = waits.stream.makeAsyncIterator()
+      await #expect(told.next() == "unsatisfied nothing")
+      call.cancel()
+    }
+  }
 }
 
 /// A sequence whose type allows it to throw.
@@ -162,6 +215,7 @@ where Base.Element: Sendable {
 private final class FlakyName: ResolvableTarget, NameResolverFactory, Sendable {
   typealias Target = FlakyName
   let isKnown = Atomic(false)
+  let hangs = Atomic(false)
   let lookups = Atomic(0)
   private let address: GRPCNIOTransportHTTP2Posix.SocketAddress
 
@@ -180,6 +234,7 @@ private final class FlakyName: ResolvableTarget, NameResolverFactory, Sendable {
       // The name may become known as soon as the lookup is counted.
       let isKnown = self.name.isKnown.load(ordering: .sequentiallyConsistent)
       self.name.lookups.add(1, ordering: .sequentiallyConsistent)
+      if self.name.hangs.load(ordering: .relaxed) { try await Task.sleep(for: .seconds(3600)) }
       guard isKnown else {
         throw RPCError(code: .unavailable, message: "no such name")
       }

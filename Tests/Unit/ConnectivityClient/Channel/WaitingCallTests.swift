@@ -9,23 +9,6 @@ import Testing
 /// Calls that wait for connectivity, and what their callers learn.
 @Suite("Waiting calls", .timeLimit(.minutes(5)), .namesWaits)
 struct WaitingCallTests {
-  /// The words of the paths that callers received.
-  private final class Waits: Sendable {
-    private let words: AsyncStream<String>.Continuation
-    let stream: AsyncStream<String>
-
-    init() { (self.stream, self.words) = AsyncStream.makeStream() }
-
-    @Sendable func add(_ path: KernelPath) {
-      self.words.yield("\(path.status.rawValue) \(path.interface ?? "nothing")")
-    }
-
-    func all() async -> [String] {
-      self.words.finish()
-      return await self.stream.reduce(into: []) { $0.append($1) }
-    }
-  }
-
   private static var patient: CallOptions {
     var options = CallOptions.defaults
     options.waitForReady = true
@@ -34,7 +17,7 @@ struct WaitingCallTests {
 
   @Test("C4 a call waits through failures → its caller receives the path once")
   func throughFailures() async throws {
-    let waits = Waits()
+    let waits = PathWaits()
     let closed = try SilentListener(isListening: false)
     try await withSimulatedNetwork(.none) { network in
       var config = NetworkAwareTransport.Config.defaults
@@ -62,7 +45,7 @@ struct WaitingCallTests {
 
   @Test("I10 a call within the grace period waits for the path → its caller receives it")
   func suspended() async throws {
-    let waits = Waits()
+    let waits = PathWaits()
     try await playingNetwork {
       $0.calls.onWait = waits.add
     } _: { network, client, _, _ in
@@ -84,7 +67,7 @@ struct WaitingCallTests {
 
   @Test("C4 the path of an attempt carries nothing → the waiting callers receive the path")
   func deadAttempt() async throws {
-    let waits = Waits()
+    let waits = PathWaits()
     // Its connection is made, but the server never sends SETTINGS.
     let listener = try SilentListener()
     try await withSimulatedNetwork(.wifi.failing(.noCarrier), clock: StoppedClock()) { network in
@@ -104,7 +87,7 @@ struct WaitingCallTests {
 
   @Test("C1 a call waits only for a connection to be made → its caller receives nothing")
   func connecting() async throws {
-    let waits = Waits()
+    let waits = PathWaits()
     try await playingNetwork {
       $0.calls.onWait = waits.add
     } _: { network, client, transport, _ in

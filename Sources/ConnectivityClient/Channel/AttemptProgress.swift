@@ -1,0 +1,46 @@
+internal import GRPCCore
+internal import GRPCNIOTransportHTTP2Posix
+
+/// How far an attempt to connect has come: the lookup of the name, and the races of its addresses.
+///
+/// After a change of the network the name's last addresses are tried before the resolver answers.
+/// What it then answers is tried beside them, unless it is the same (C5).
+struct AttemptProgress {
+  typealias Addresses = [GRPCNIOTransportHTTP2Posix.SocketAddress]
+
+  /// The addresses that were tried before the resolver answered.
+  var tried: Addresses = []
+  /// The number of races that have not ended.
+  var races = 0
+  /// The resolver's error, or `nil` without one.
+  var failure: RPCError?
+  private var hasAddresses = false
+  private var tries: [Channel.Try] = []
+
+  /// Whether the resolver has answered.
+  var isResolved: Bool { self.hasAddresses || self.failure != nil }
+
+  /// Notes the resolver's answer, and returns the addresses to try, or `nil` if all of them are
+  /// being tried.
+  mutating func resolved(_ addresses: Addresses) -> Addresses? {
+    self.hasAddresses = true
+    let new = addresses.filter { !self.tried.contains($0) }
+    return new.isEmpty && !self.tried.isEmpty ? nil : new
+  }
+
+  /// Notes that a race has ended.
+  mutating func ended(_ tries: [Channel.Try]) {
+    self.races -= 1
+    self.tries += tries
+  }
+
+  /// The result of the attempt, or `nil` if it goes on.
+  var result: Result<[Channel.Try], RPCError>? {
+    guard self.races == 0 else { return nil }
+    let wasConnected = self.tries.contains { one in
+      if case .over = one.outcome { true } else { false }
+    }
+    if self.hasAddresses || wasConnected { return .success(self.tries) }
+    return self.failure.map { .failure($0) }
+  }
+}
