@@ -32,7 +32,7 @@ struct MigrationScenario {
     try client.line { $0 == "INTERFACE_LOST: migrate" }
     try lab.namespace.ip("route del default dev eth0")
     try client.line { $0 == "moves to 10.1.0.2 over wlan0" }
-    // What was sent to the old address is sent again once the peer has checked the new one.
+    // Packets to the old address are sent again once the peer has checked the new one.
     let end = try client.line { $0.hasPrefix("received") }
     #expect(end.hasPrefix("received \(Self.size) of \(Self.size) bytes"))
     try client.expectSuccess()

@@ -4,9 +4,9 @@ internal import GRPCNIOTransportHTTP2Posix
 /// How far an attempt to connect has come: the lookup of the name, and the races of its addresses.
 ///
 /// After a change of the network the name's last addresses are tried before the resolver answers.
-/// What it then answers is tried beside them, unless it is the same (C5).
+/// Its answer is tried beside them, unless it is the same (C5).
 struct AttemptProgress {
-  typealias Addresses = [GRPCNIOTransportHTTP2Posix.SocketAddress]
+  typealias Addresses = Resolution.Addresses
 
   /// The addresses that were tried before the resolver answered.
   var tried: Addresses = []

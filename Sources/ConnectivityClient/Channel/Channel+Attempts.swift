@@ -60,6 +60,98 @@ extension Channel {
     self.follow(flows)
   }
 
+  /// Whether the other way has begun.
+  private final class Beginning: Sendable {
+    private let flag = Mutex(false)
+
+    var hasHappened: Bool { self.flag.withLock { $0 } }
+
+    func happen() { self.flag.withLock { $0 = true } }
+  }
+
+  private enum Part: Sendable {
+    case resolved(Result<Addresses, RPCError>)
+    /// The name was not resolved in time after a change (C5).
+    case slow
+    case raced([Try])
+    case otherWayEnded
+  }
+
+  /// Resolves the name and runs an attempt. If the attempt makes no progress, tries the other way
+  /// beside it.
+  ///
+  /// - Parameter race: Tries the addresses by the default way.
+  /// - Returns: The result of `race`, once neither way has a connection.
+  /// - Throws: The resolver's error. The error has no effect if calls got a connection by the other
+  ///   way.
+  func beside(
+    otherWayFor id: UInt64, atMost duration: Duration, _ hub: GuardHub,
+    _ race: @escaping @Sendable (Addresses) async -> [Try]
+  ) async throws(RPCError) -> [Try] {
+    let deadline = ContinuousClock.now + duration
+    let former = self.state.withLock { $0.addresses }
+    let result = await withTaskGroup(of: Part.self) { group -> Result<[Try], RPCError> in
+      let beginning = Beginning()
+      var isWatched = false
+      func watch(_ addresses: Addresses) {
+        guard !isWatched, self.mayTakeOtherWay(to: addresses) else { return }
+        isWatched = true
+        group.addTask {
+          await self.takeOtherWay(id, to: addresses, until: deadline, hub) {
+            beginning.happen()
+          }
+          return .otherWayEnded
+        }
+      }
+      watch(former)
+      if !former.isEmpty, LookupThreads.shared.isSettling {
+        group.addTask {
+          try? await self.settings.eventLoop.sleep(for: Self.maxLookupTime)
+          return .slow
+        }
+      }
+      group.addTask {
+        do throws(RPCError) {
+          let found = try await self.resolve(id, within: duration, hub)
+          let addresses = self.settings.shufflesAddresses ? found.shuffled() : found
+          return .resolved(.success(addresses.alternatingFamilies))
+        } catch {
+          return .resolved(.failure(error))
+        }
+      }
+      var (progress, result) = (AttemptProgress(), nil as Result<[Try], RPCError>?)
+      for await part in group {
+        switch part {
+        case .resolved(.success(let addresses)):
+          self.state.withLock { $0.addresses = addresses }
+          watch(addresses)
+          let new = progress.resolved(addresses)
+          if let new, self.isWanted(id) {
+            progress.races += 1
+            group.addTask { .raced(await race(new)) }
+          }
+        case .resolved(.failure(let error)): progress.failure = error
+        case .slow where !progress.isResolved:
+          progress.tried = former
+          progress.races += 1
+          group.addTask { .raced(await race(former)) }
+        case .slow: continue
+        case .raced(let tries): progress.ended(tries)
+        case .otherWayEnded: continue
+        }
+        result = progress.result
+        // Once the other way has begun, it continues, unless the channel gets another connection.
+        if result != nil, !beginning.hasHappened { group.cancelAll() }
+      }
+      return result ?? .failure(ChannelMachine.shutdownError)
+    }
+    return try result.get()
+  }
+
+  /// How long a lookup after a change may take before the name's last addresses are tried beside
+  /// it. The delay of RFC 8305 between two attempts.
+  private static let maxLookupTime = Duration.milliseconds(250)
+
   /// An event while addresses are tried.
   private enum Step: Sendable {
     case ended(place: Int, Try)

@@ -76,7 +76,9 @@ final class ResolverWatch: Sendable {
   private let beginning: AsyncStream<Never>
 
   /// - Parameter maxWait: How long to wait for connd's first answer.
-  init(socket: String, maxWait: Duration, _ tell: @escaping @Sendable (_ generation: UInt64) -> Void) {
+  init(
+    socket: String, maxWait: Duration, _ tell: @escaping @Sendable (_ generation: UInt64) -> Void
+  ) {
     let connector = Connector.shared
     let (beginning, begun) = AsyncStream.makeStream(of: Never.self)
     self.beginning = beginning

@@ -38,7 +38,7 @@ final class LookupThreads: Sendable {
   private struct State {
     /// The lookups that run or wait, by number.
     var lookups: [UInt64: Lookup] = [:]
-    /// The lookups that others may join: those that have not started, or started since the last
+    /// The lookups that others may join. They have not started, or have started since the last
     /// change.
     var joinable: [Name: UInt64] = [:]
     var queue: Deque<UInt64> = []

@@ -70,7 +70,8 @@ extension TextTests {
   ) {
     var status = ConnectivityStatus.sample
     (status.ipv4.isExpensive, status.ipv4.constraint) = (
-      isMetered, isConstrained ? .constrained : .none)
+      isMetered, isConstrained ? .constrained : .none
+    )
     let user = change == "choiceEnded" ? nil : "uid 4294967290"
     let cause = ChangeCause(.user, change, message: user, interface: "wlan0")
     let set = ConnectivityChange.path(

@@ -107,7 +107,7 @@ struct CancellationTests {
   }
 }
 
-/// What a process holds.
+/// The descriptors and the memory of this process.
 private struct Footprint: CustomStringConvertible {
   var descriptors: Int
   /// The allocated memory in bytes.

@@ -87,7 +87,7 @@ struct LookupThreadsTests {
     _ = look(1)
     look(2)()
     threads.changed(7)
-    // What began before the change may wait for servers that are gone.
+    // Lookups that began before the change may wait for servers that are gone.
     _ = look(3)
     #expect(await started.next() == "a")
     // Another channel learns of the same change.
