@@ -94,7 +94,7 @@ extension PathFacts {
   /// The facts down to the first tunnel (I5). Connections inside the tunnel depend on nothing else.
   /// Without a tunnel, all facts.
   package var upToTunnel: PathFacts {
-    guard let tunnel = self.links.firstIndex(where: \.isTunnel) else { return self }
+    guard let tunnel = self.firstTunnel else { return self }
     var facts = self
     facts.links = Array(self.links[...tunnel])
     (facts.gatewayBelow, facts.guess, facts.brokenBelow) = (nil, nil, nil)
