@@ -55,7 +55,7 @@ go_packages := golang-go golang-google-grpc-dev golang-google-protobuf-dev proto
 go_test_packages := $(go_packages) gcc iproute2 libc6-dev util-linux
 # With systemd, these would start when they are installed. So they are left out, and their tests are
 # skipped.
-served_packages := $(if $(wildcard /run/systemd/system),,ocserv prometheus)
+served_packages := $(if $(wildcard /run/systemd/system),,ocserv prometheus tayga)
 tunnel_packages := nftables openconnect openssl openvpn wireguard-go wireguard-tools
 test_packages := dbus-daemon fish git iproute2 less libpq5 nodejs postgresql-15 python3-dbus python3-gi python3-protobuf python3-venv systemd tmux iputils-ping zsh $(go_packages) $(example_packages) \
     $(tunnel_packages) $(served_packages)
