@@ -364,6 +364,12 @@ reach: deps deps-reach ## pull a cable under unchanged programs that connctl gua
 	$(sudo) Tests/Oracles/reach/run "$$connd" --guard "$(or $(GUARD),$$(dirname "$$connd")/connctl run --guard --)" $(REACH)
 
 .PHONY: adversary
+.PHONY: why
+why: deps deps-test ## judge random troubles by connctl why, see that no verdict is wrong, and count the verdicts (TIMES=1000 SEED=)
+	@CONND_WHY="$(or $(TIMES),1000)" CONND_SEED="$(or $(SEED),$$RANDOM)" TEST_LIMIT=12h \
+	    SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=4 dev/test --filter WhyTruthScenario >.build/why || { cat .build/why; exit 1; }
+	sed -n 's/^why: \([a-zA-Z]*\),.*/\1/p' .build/why | sort | uniq -c | sort -rn
+
 adversary: release deps-test deps-bench ## attack connd in all ways at once, as many users, with its unit's limits (ROUNDS=200 TIMES=1; TIMES=each: one attack after the other)
 	@$(sudo) Tests/Oracles/storms/adversary "$$($(release) --show-bin-path)" "$(or $(ROUNDS),200)" "$(or $(TIMES),1)"
 

@@ -53,7 +53,7 @@ extension PathFacts {
 }
 
 /// The global IPv6 prefixes on which translated IPv4 depends (K9). The translator's own IPv6 address
-/// is in one of them, and no kernel interface tells in which.
+/// is in one of them, and the kernel does not show in which.
 package struct TranslationPrefixes: Hashable, Sendable {
   /// The prefixes of the link that the translated packets leave by.
   package var ofLink: Set<IPPrefix> = []
@@ -83,6 +83,21 @@ extension FlowReading {
     var reading = self
     reading.sourceLoss = present.ofLink.isEmpty ? .mayReturn : .final
     return reading
+  }
+}
+
+extension KernelPath {
+  /// Whether the source address is one that translators use. The path does not show whether its
+  /// link is DS-Lite's.
+  var isFromTranslator: Bool { self.source?.isOfTranslator ?? false }
+}
+
+extension KernelEvent {
+  /// Whether the message says that an IPv6 address below a translated path is gone.
+  func removesPrefix(below path: KernelPath) -> Bool {
+    guard case .addressRemoved(let address) = self else { return false }
+    return path.isFromTranslator && address.isOfGlobalIPv6
+      && path.chain.contains { $0.index == address.link }
   }
 }
 

@@ -26,7 +26,7 @@ final class TranslatedNetwork {
   private var nat64: RunningCommand?
 
   /// The link with the IPv4 address.
-  var link: String { self.form == .link ? "clat" : "wlan0" }
+  private var link: String { self.form == .link ? "clat" : "wlan0" }
   private var ownerOfTranslator: NetworkNamespace {
     self.form == .link ? self.lab.namespace : self.lab.outside
   }
