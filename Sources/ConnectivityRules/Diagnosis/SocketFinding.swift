@@ -9,7 +9,8 @@ package struct SocketFinding: Hashable, Sendable {
     case idle(Duration)
     /// The peer has not answered yet, and it is too early to say more.
     case waiting
-    /// The peer was heard between the samples. `isLossy`: data had to be sent again meanwhile.
+    /// The peer was heard between the samples. `isLossy`: data had to be sent again meanwhile, and
+    /// arrived.
     case heard(isLossy: Bool)
     /// The peer does not answer. `isFull`: the socket holds at least one full segment.
     case silent(isFull: Bool)
@@ -71,6 +72,15 @@ extension SocketSample {
   }
 }
 
+extension SocketSample.TCPState {
+  /// Whether data that was sent again since an earlier state has arrived. If the kernel's timer has
+  /// expired and nothing new was acknowledged since, this is unknown: the peer may acknowledge small
+  /// segments, while large ones are lost.
+  fileprivate func hasRepaired(since former: Self) -> Bool {
+    self.timeouts == 0 && self.resent &- former.resent > self.sentAgain
+  }
+}
+
 extension SocketFinding.Behaviour {
   /// The minimum number of timeouts in a row after which a connection is silent.
   private static let minTimeouts = 2
@@ -92,7 +102,7 @@ extension SocketFinding.Behaviour {
       }
     }
     if isHeard {
-      self = .heard(isLossy: former.map { $0.resent < state.resent } ?? false)
+      self = .heard(isLossy: former.map { state.hasRepaired(since: $0) } ?? false)
     } else if isProbing, state.window == 0 {
       return nil
     } else if state.isConnecting {
