@@ -10,8 +10,8 @@ package struct SocketFinding: Hashable, Sendable {
     /// The peer has not answered yet, and it is too early to say more.
     case waiting
     /// The peer was heard between the samples. `isLossy`: data had to be sent again meanwhile, and
-    /// arrived.
-    case heard(isLossy: Bool)
+    /// arrived. `isResending`: it has not arrived yet.
+    case heard(isLossy: Bool, isResending: Bool = false)
     /// The peer does not answer. `isFull`: the socket holds at least one full segment.
     case silent(isFull: Bool)
     /// This machine does not send the connection's data.
@@ -102,7 +102,9 @@ extension SocketFinding.Behaviour {
       }
     }
     if isHeard {
-      self = .heard(isLossy: former.map { state.hasRepaired(since: $0) } ?? false)
+      let isResent = former.map { $0.resent < state.resent } ?? false
+      let isLossy = isResent && former.map { state.hasRepaired(since: $0) } ?? false
+      self = .heard(isLossy: isLossy, isResending: isResent && !isLossy)
     } else if isProbing, state.window == 0 {
       return nil
     } else if state.isConnecting {

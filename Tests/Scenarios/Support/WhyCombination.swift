@@ -142,7 +142,11 @@ struct WhyCombination: CustomStringConvertible {
 
   /// Whether something is wrong for a user.
   func concerns(_ user: UInt32) -> Bool {
-    self.hasLoss || self.areNamesDead || self.parts.contains(.largePackets)
+    // Queries that do not leave the machine leave no socket.
+    let areNamesSeen = !self.parts.contains { part in
+      if case .blocked(WhyBench.other, _, hosts: []) = part { true } else { false }
+    }
+    return self.hasLoss || self.areNamesDead && areNamesSeen || self.parts.contains(.largePackets)
       || self.ends.contains { self.isDead($0, for: user) }
   }
 
