@@ -55,7 +55,7 @@ go_packages := golang-go golang-google-grpc-dev golang-google-protobuf-dev proto
 go_test_packages := $(go_packages) gcc iproute2 libc6-dev util-linux
 # With systemd, these would start when they are installed. So they are left out, and their tests are
 # skipped.
-served_packages := $(if $(wildcard /run/systemd/system),,ocserv prometheus)
+served_packages := $(if $(wildcard /run/systemd/system),,ocserv prometheus tayga)
 tunnel_packages := nftables openconnect openssl openvpn wireguard-go wireguard-tools
 test_packages := dbus-daemon fish git iproute2 less libpq5 nodejs postgresql-15 python3-dbus python3-gi python3-protobuf python3-venv systemd tmux iputils-ping zsh $(go_packages) $(example_packages) \
     $(tunnel_packages) $(served_packages)
@@ -365,6 +365,12 @@ reach: deps deps-reach ## pull a cable under unchanged programs that connctl gua
 	$(sudo) Tests/Oracles/reach/run "$$connd" --guard "$(or $(GUARD),$$(dirname "$$connd")/connctl run --guard --)" $(REACH)
 
 .PHONY: adversary
+.PHONY: why
+why: deps deps-test ## judge random troubles by connctl why, see that no verdict is wrong, and count the verdicts (TIMES=1000 SEED=)
+	@CONND_WHY="$(or $(TIMES),1000)" CONND_SEED="$(or $(SEED),$$RANDOM)" TEST_LIMIT=12h \
+	    SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=4 dev/test --filter WhyTruthScenario >.build/why || { cat .build/why; exit 1; }
+	sed -n 's/^why: \([a-zA-Z]*\),.*/\1/p' .build/why | sort | uniq -c | sort -rn
+
 adversary: release deps-test deps-bench ## attack connd in all ways at once, as many users, with its unit's limits (ROUNDS=200 TIMES=1; TIMES=each: one attack after the other)
 	@$(sudo) Tests/Oracles/storms/adversary "$$($(release) --show-bin-path)" "$(or $(ROUNDS),200)" "$(or $(TIMES),1)"
 

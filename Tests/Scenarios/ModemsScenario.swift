@@ -148,7 +148,7 @@ struct ModemsScenario {
     #expect(try lab.event().to == "none", "the first since")
   }
 
-  @Test("K9 a modem goes to 2G and back → ultra-constrained, then not")
+  @Test("K10 a modem goes to 2G and back → ultra-constrained, then not")
   func slow() throws {
     let lab = try self.dialled()
     try self.bus.tell(#"{"set": ["Modem/0", "Modem", {"AccessTechnologies": ["u", 2]}]}"#)

@@ -37,7 +37,8 @@ extension Connectivity_V1_Explanation {
     if path.medium == .loopback { return "The address belongs to this machine." }
     let isTunnel = self.links.first.map { Medium($0.medium) == .tunnel } ?? false
     let below = path.chain.count > 1 ? "\(path.chainText.dropFirst(link.count))" : ""
-    let way = link + (isTunnel ? ", a tunnel\(below)" : "") + path.medium.note
+    let kind = self.isTranslated ? ", translated IPv4\(below)" : isTunnel ? ", a tunnel\(below)" : ""
+    let way = link + kind + path.medium.note
     let traffic = isOneOfTwo ? "\(self.familyText) traffic" : "Traffic"
     if let unused = self.unusedLinks.first, let why = self.advantage(over: unused),
       asked == nil || self.lack(of: unused) == nil
@@ -48,6 +49,11 @@ extension Connectivity_V1_Explanation {
     guard asked == nil, !self.isMulticast else { return "\(traffic) leaves by \(way)." }
     let route = isOneOfTwo ? "an \(self.familyText) route" : "a route"
     return "\(traffic) leaves by \(way), the only link with \(route)."
+  }
+
+  /// Whether this machine translates the traffic to IPv6 (K9).
+  var isTranslated: Bool {
+    IPAddress(self.path.source)?.isOfTranslator == true && self.links.first?.isTranslator == true
   }
 
   private func obstacle(_ path: KernelPath) -> String {

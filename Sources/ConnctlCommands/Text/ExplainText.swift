@@ -88,6 +88,9 @@ extension Connectivity_V1_Explanation {
 
   /// Returns the source address, and why that may not be enough.
   fileprivate func text(_ source: IPAddress) -> String {
+    if self.isTranslated {
+      return "\(source), translated IPv4 (CLAT): this machine sends the packets by IPv6"
+    }
     guard source.isUniqueLocal, IPAddress(self.destination)?.isUniqueLocal == false else {
       return source.description
     }

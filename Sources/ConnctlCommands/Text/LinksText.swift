@@ -68,10 +68,20 @@ extension Connectivity_V1_Link {
   ///
   /// - Parameter network: The text about the link's Wi-Fi network.
   func notes(_ network: String? = nil, withSignal: Bool) -> [String] {
-    [self.expensive ? "metered" : nil, ConstraintLevel(self.constraintLevel).word, network]
+    let hasTranslated = self.addresses.contains { text in
+      text.split(separator: "/").first.flatMap { IPAddress(String($0)) }?.isOfTranslator == true
+    }
+    return [
+      self.expensive ? "metered" : nil, ConstraintLevel(self.constraintLevel).word, network,
+      hasTranslated && self.isTranslator ? "translated IPv4" : nil,
+    ]
       .compactMap { $0 } + (self.hasModem ? self.modem.text(withSignal: withSignal) : [])
       + [self.viaText, self.lowerGuessed ? "maybe over \(self.lower)" : nil].compactMap { $0 }
   }
+
+  /// Whether the link may translate IPv4 to IPv6. An `ip6tnl` link with such an address is
+  /// DS-Lite's.
+  var isTranslator: Bool { Medium(self.medium) != .tunnel || self.kind == "tun" }
 
   /// The text `alias enx020000000001`, or `nil` if the link has no other name.
   var alternativeNameText: String? {

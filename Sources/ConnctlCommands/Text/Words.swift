@@ -44,7 +44,9 @@ extension KernelPath {
   /// line.
   var details: String {
     let local = self.source?.isUniqueLocal ?? false ? "local addresses only" : nil
-    return [self.reason?.text, self.route, local].compactMap { $0 }.joined(separator: ", ")
+    let translated = self.source?.isOfTranslator ?? false ? "translated IPv4" : nil
+    return [self.reason?.text, self.route, local, translated].compactMap { $0 }
+      .joined(separator: ", ")
   }
 
   /// The text `over eth0 from 192.0.2.7 via 192.0.2.1`, or `nil` if there is nothing to show.

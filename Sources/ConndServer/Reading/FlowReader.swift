@@ -17,7 +17,7 @@ final class FlowPath: Sendable {
   /// Whether a VPN has assigned the source address.
   let isSourceAssignedByVPN: Bool
 
-  var isTunnelled: Bool { self.facts.links.contains(where: \.isTunnel) }
+  var isTunnelled: Bool { self.facts.firstTunnel != nil }
 
   init(
     _ answer: RouteAnswer, _ facts: PathFacts, shown: KernelPath, judged: KernelPath,
@@ -187,7 +187,7 @@ final class FlowReader {
   /// because the tunnel may come back over another link.
   private func judged(_ shown: KernelPath, _ facts: PathFacts) -> KernelPath {
     var path = shown
-    guard path.status == .requiresConnection, facts.links.contains(where: \.isTunnel),
+    guard path.status == .requiresConnection, facts.firstTunnel != nil,
       self.reader.classifier.path(facts.upToTunnel).status == .satisfied
     else { return path }
     switch facts.brokenBelow {

@@ -194,11 +194,15 @@ extension KernelQueries {
 }
 
 extension Observation {
-  /// Returns the link that the default paths are guessed to use below a tunnel, or `nil` without a
-  /// guess.
-  func guess(below tunnel: UInt32) -> PathLink? {
-    for path in [self.ipv4.path, self.ipv6.path] where path.guessedLinks > 0 {
-      if path.certainChain.last?.index == tunnel { return path.chain[path.certainChain.endIndex] }
+  /// Returns the link that the default paths use below a tunnel or translator, or `nil` if they do
+  /// not use it or the link is unknown.
+  func link(below tunnel: UInt32) -> LinkReport.Lower? {
+    for path in [self.ipv4.path, self.ipv6.path] {
+      guard let place = path.chain.firstIndex(where: { $0.index == tunnel }),
+        place + 1 < path.chain.count
+      else { continue }
+      return LinkReport.Lower(
+        name: path.chain[place + 1].name, isGuess: place + 1 >= path.certainChain.endIndex)
     }
     return nil
   }

@@ -10,6 +10,19 @@ extension KernelView {
   func identity(
     of path: KernelPath, _ facts: PathFacts, isDefault: Bool = false
   ) throws(KernelUnavailable) -> NetworkIdentity {
+    if facts.isTranslated {
+      let (path, below) = facts.belowTranslator(path)
+      var identity = try self.ownIdentity(of: path, below, isDefault: false)
+      identity.translation = TranslationPrefixes(
+        try self.addresses(), on: facts.translatedLink?.link.index)
+      return identity
+    }
+    return try self.ownIdentity(of: path, facts, isDefault: isDefault)
+  }
+
+  private func ownIdentity(
+    of path: KernelPath, _ facts: PathFacts, isDefault: Bool
+  ) throws(KernelUnavailable) -> NetworkIdentity {
     for facts in facts.links { self.subscriptions.gateways.observe(facts.link) }
     if let first = facts.links.first?.link, first.hasNeighbours, let address = path.gateway {
       let gateway = Gateway(link: first.index, address: address)

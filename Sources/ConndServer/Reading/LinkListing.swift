@@ -70,8 +70,8 @@ struct LinkListing {
       let lower = below.lazy.compactMap({ names[$0] }).first
     {
       report.lower = LinkReport.Lower(name: lower)
-    } else if let below = self.observed.guess(below: index) {
-      report.lower = LinkReport.Lower(name: below.name, isGuess: true)
+    } else if facts.isTunnel, let below = self.observed.link(below: index) {
+      report.lower = below
     } else if facts.isTunnel, self.tunnels < Self.maxTunnels {
       self.tunnels += 1
       if let underlay = try queries.reader.underlay(of: facts, queries.view),

@@ -58,7 +58,7 @@ extension PathReader {
     answered.source = route.source
     return OtherWayRule.Candidate(
       path, prefixLength: entry?.prefix.length, metric: entry?.priority ?? .max,
-      isTunnelled: facts.links.contains(where: \.isTunnel),
+      isTunnelled: facts.firstTunnel != nil,
       isRoaming: facts.allLinks.contains { $0.modem?.isRoaming == true },
       dropsAnswers: destination.outLink == nil
         ? false : try view.refusesReplies(to: answered, by: route.outLink))

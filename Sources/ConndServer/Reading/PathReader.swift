@@ -79,11 +79,29 @@ struct PathReader {
     guard case .route(let route) = answer else { return facts }
     try self.followChain(along: route, to: destination.address, into: &facts, view)
     facts.takesAllForNeighbours = try self.takesAllForNeighbours(route, facts, destination, view)
-    facts.guess = try self.guess(below: facts, view)
     if let source = route.source {
       facts.source = try view.address(source, on: route.outLink)
     }
+    if facts.isTranslated {
+      try self.followTranslation(into: &facts, view)
+    } else {
+      facts.guess = try self.guess(below: facts, view)
+    }
     return facts
+  }
+
+  /// Adds the IPv6 path that carries translated IPv4 (K9): the default path, or that of the link
+  /// which translates.
+  private func followTranslation(
+    into facts: inout PathFacts, _ view: KernelView
+  ) throws(KernelUnavailable) {
+    let (probe, _) = try self.probe(.ipv6, view)
+    let all = self.destinations[.ipv6]
+    guard let link = facts.links.first, !all.isEmpty else { return }
+    var question = Destination(all[probe ?? 0])
+    if !link.isTunnel { question.outLink = link.link.index }
+    let below = try self.facts(about: question, view)
+    facts.add(below, self.classifier.path(below))
   }
 
   /// Returns the route, looked up again if its source address is gone: another route may have

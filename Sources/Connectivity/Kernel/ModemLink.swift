@@ -62,7 +62,7 @@ package struct ModemChange: Hashable, Sendable {
     case disconnected
     case suspended
     case resumed
-    /// The modem now uses 2G, or no longer does (K9).
+    /// The modem now uses 2G, or no longer does (K10).
     case technologyChanged
     /// The modem is in another operator's network.
     case moved

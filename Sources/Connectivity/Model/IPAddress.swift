@@ -68,6 +68,10 @@ public struct IPAddress: Hashable, Sendable, Comparable {
   /// Whether the address is in fc00::/7, which routers on the internet do not forward (RFC 4193).
   package var isUniqueLocal: Bool { self.family == .ipv6 && self.high >> 57 == 0x7E }
 
+  /// Whether the address is in 192.0.0.0/29, which hosts on IPv6-only networks use for IPv4 that
+  /// they translate to IPv6 (RFC 7335).
+  package var isOfTranslator: Bool { self.family == .ipv4 && self.low >> 3 == 0xC000_0000 >> 3 }
+
   /// Whether the address is ambiguous without a link (RFC 4007). connect(2) then binds the socket
   /// to the given link.
   package var needsLink: Bool { self.family == .ipv6 && self.isLinkLocal }

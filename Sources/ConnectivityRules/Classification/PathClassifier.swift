@@ -94,7 +94,7 @@ extension PathFacts {
   /// The facts down to the first tunnel (I5). Connections inside the tunnel depend on nothing else.
   /// Without a tunnel, all facts.
   package var upToTunnel: PathFacts {
-    guard let tunnel = self.links.firstIndex(where: \.isTunnel) else { return self }
+    guard let tunnel = self.firstTunnel else { return self }
     var facts = self
     facts.links = Array(self.links[...tunnel])
     (facts.gatewayBelow, facts.guess, facts.brokenBelow) = (nil, nil, nil)
@@ -111,7 +111,7 @@ extension PathFacts {
   }
 }
 
-/// Classifies paths by the rules K2 to K6 and K9, as functions of values.
+/// Classifies paths by the rules K2 to K6, K9 and K10, as functions of values.
 package struct PathClassifier: Hashable, Sendable {
   /// The rules of the configuration, which take precedence over all other evidence.
   package var policy: LinkPolicy
@@ -201,7 +201,7 @@ package struct PathClassifier: Hashable, Sendable {
 
   /// Returns the cost of sending: from the configuration's rule for the topmost link with a rule,
   /// or else from a user's override. Otherwise the evidence decides whether the path is metered,
-  /// and a modem's technology whether it is ultra-constrained (K9).
+  /// and a modem's technology whether it is ultra-constrained (K10).
   package func cost(
     of chain: [LinkFacts], medium: Medium, by network: NetworkHash? = nil
   ) -> (evidence: CostEvidence, expensive: Bool, constraint: ConstraintLevel) {

@@ -3,23 +3,47 @@ import Connectivity
 // Silent connections beside others that are heard.
 extension Diagnosis {
   static func silence(_ survey: SocketSurvey, _ facts: DiagnosisFacts) -> Diagnosis? {
-    let silent = survey.silent
-    guard !silent.isEmpty else { return nil }
-    let hosts = Set(silent.map(\.host))
-    if survey.losesLargePackets {
+    let large = survey.withLargePackets
+    if !large.isEmpty {
       return Diagnosis(
-        .largePacketsLost, silent, facts,
+        .largePacketsLost, large, facts,
         [
-          "full segments to \(silent.hostCount) without an answer",
+          "full segments to \(large.hostCount) without an answer",
           "smaller segments to the same hosts are answered",
         ])
     }
+    let silent = survey.silentEnds
+    guard !silent.isEmpty else { return Self.ofConnections(survey, facts) }
+    let hosts = Set(silent.map(\.host))
     if let diagnosis = Self.ofUser(survey, hosts, facts) { return diagnosis }
     let isOnlyOnLink = hosts.allSatisfy { !survey.isBeyond($0) }
     let heard = survey.heardBeyond.union(survey.heardOnLink)
     let hasContrast = isOnlyOnLink ? !heard.isEmpty : !survey.heardBeyond.isEmpty
     guard hasContrast || !survey.heardByOther.isEmpty else { return nil }
     return Self.ofDestination(silent, survey, facts)
+  }
+
+  /// The hosts and ports of all silent sockets are heard by other sockets of the same person.
+  private static func ofConnections(
+    _ survey: SocketSurvey, _ facts: DiagnosisFacts
+  ) -> Diagnosis? {
+    let silent = survey.silent
+    switch Set(silent.map(\.host)).count {
+    case 0: return nil
+    case 1:
+      var diagnosis = Self.ofDestination(silent, survey, facts)
+      diagnosis.evidence.append(
+        "other connections to the same host and port are heard: "
+          + "the server or a router may have forgotten this one")
+      return diagnosis
+    default:
+      return Diagnosis(
+        .unknown, silent, facts,
+        [
+          "\(silent.count.of("connection")) to \(silent.hostCount) without an answer, while others to "
+            + "the same hosts are answered"
+        ])
+    }
   }
 
   /// Most of the silent hosts are heard by another person.
@@ -61,10 +85,6 @@ extension Diagnosis {
     {
       diagnosis.port = port
       diagnosis.evidence.append("no connection to this port is heard, connections to others are")
-    } else if silent.allSatisfy({ survey.isHeard($0) }) {
-      diagnosis.evidence.append(
-        "other connections to the same host and port are heard: "
-          + "the server or a router may have forgotten this one")
     }
     return diagnosis
   }

@@ -116,7 +116,7 @@ package struct Diagnosis: Hashable, Sendable {
     let names = facts.names
     // If no host of the servers' address family is heard, the servers are not the cause.
     let families = Set(names.waiting.map(\.family))
-    guard !isFiltered, !names.waiting.isEmpty, names.answered.isEmpty,
+    guard !isFiltered, !names.waiting.isEmpty, names.answered.isEmpty, !survey.isResending,
       survey.silent.isEmpty || survey.heardBeyond.contains(where: { families.contains($0.family) })
     else { return nil }
     var diagnosis = Diagnosis(
@@ -133,7 +133,7 @@ package struct Diagnosis: Hashable, Sendable {
   private static func silentNetwork(
     _ survey: SocketSurvey, _ facts: DiagnosisFacts
   ) -> Diagnosis? {
-    let silent = survey.silent
+    let silent = survey.silentEnds
     let hosts = survey.silentBeyond.union(facts.names.waiting.filter { survey.isBeyond($0) })
     guard !silent.isEmpty, survey.heardBeyond.isEmpty else { return nil }
     guard hosts.count >= SocketCensus.minHosts else {
@@ -156,6 +156,10 @@ package struct Diagnosis: Hashable, Sendable {
   // MARK: - The rest
 
   private static func rest(_ survey: SocketSurvey, _ facts: DiagnosisFacts) -> Diagnosis {
+    guard !survey.isResending else {
+      return Diagnosis(
+        .unknown, [], facts, ["data is sent again, and has not arrived so far: ask again in a second"])
+    }
     let recent = survey.recentHosts(within: Self.recent)
     let heard = survey.heardHosts.union(survey.waiting.isEmpty ? recent : [])
     guard heard.isEmpty else {

@@ -9,8 +9,9 @@ package struct SocketFinding: Hashable, Sendable {
     case idle(Duration)
     /// The peer has not answered yet, and it is too early to say more.
     case waiting
-    /// The peer was heard between the samples. `isLossy`: data had to be sent again meanwhile.
-    case heard(isLossy: Bool)
+    /// The peer was heard between the samples. `isLossy`: data had to be sent again meanwhile, and
+    /// arrived. `isResending`: it has not arrived yet.
+    case heard(isLossy: Bool, isResending: Bool = false)
     /// The peer does not answer. `isFull`: the socket holds at least one full segment.
     case silent(isFull: Bool)
     /// This machine does not send the connection's data.
@@ -71,6 +72,15 @@ extension SocketSample {
   }
 }
 
+extension SocketSample.TCPState {
+  /// Whether data that was sent again since an earlier state has arrived. If the kernel's timer has
+  /// expired and nothing new was acknowledged since, this is unknown: the peer may acknowledge small
+  /// segments, while large ones are lost.
+  fileprivate func hasRepaired(since former: Self) -> Bool {
+    self.timeouts == 0 && self.resent &- former.resent > self.sentAgain
+  }
+}
+
 extension SocketFinding.Behaviour {
   /// The minimum number of timeouts in a row after which a connection is silent.
   private static let minTimeouts = 2
@@ -92,7 +102,9 @@ extension SocketFinding.Behaviour {
       }
     }
     if isHeard {
-      self = .heard(isLossy: former.map { $0.resent < state.resent } ?? false)
+      let isResent = former.map { $0.resent < state.resent } ?? false
+      let isLossy = isResent && former.map { state.hasRepaired(since: $0) } ?? false
+      self = .heard(isLossy: isLossy, isResending: isResent && !isLossy)
     } else if isProbing, state.window == 0 {
       return nil
     } else if state.isConnecting {

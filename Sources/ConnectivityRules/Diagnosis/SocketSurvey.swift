@@ -40,10 +40,17 @@ struct SocketSurvey {
   private struct Moving {
     var sockets = 0
     var lossy = 0
+    var resending = 0
     var lossyHosts: Set<Host> = []
 
-    /// Whether data is lost on at least a quarter of the sockets.
-    var isLossy: Bool { self.lossy > 0 && 4 * self.lossy >= self.sockets }
+    /// Whether data is sent again on at least a quarter of the sockets.
+    var isResending: Bool {
+      let count = self.lossy + self.resending
+      return count > 0 && 4 * count >= self.sockets
+    }
+
+    /// Whether some of that data is known to have arrived, so that packets are lost at random.
+    var isLossy: Bool { self.lossy > 0 && self.isResending }
   }
 
   init(_ findings: [SocketFinding], _ facts: DiagnosisFacts) {
@@ -62,12 +69,13 @@ struct SocketSurvey {
 
   private mutating func note(_ finding: SocketFinding) {
     switch finding.behaviour {
-    case .heard(let isLossy):
+    case .heard(let isLossy, let isResending):
       self.heard[finding.host, default: []].insert(finding.person)
       self.noteHeard(finding.host)
       self.heardPorts.insert(finding.port)
       self.heardEnds.insert(Endpoint(finding))
       self.persons[finding.person, default: Moving()].sockets += 1
+      if isResending { self.persons[finding.person]?.resending += 1 }
       if isLossy {
         self.persons[finding.person]?.lossy += 1
         self.persons[finding.person]?.lossyHosts.insert(finding.host)
@@ -112,14 +120,19 @@ struct SocketSurvey {
       }.map(\.host))
   }
 
-  /// Whether the subject's silent sockets hold full segments, while their hosts are heard by other
-  /// sockets of the same person.
-  var losesLargePackets: Bool {
-    let silent = self.silent
+  /// The subject's silent sockets that hold full segments, if their hosts and ports are heard by
+  /// other sockets of the same person, and nothing is lost at random. Other silent sockets may have
+  /// another cause, if the same person hears nothing from their hosts and ports.
+  var withLargePackets: [SocketFinding] {
+    let silent = self.silent.filter { self.isHeard($0) }
     let areFull = silent.allSatisfy { $0.behaviour == .silent(isFull: true) }
-    return areFull && Set(silent.map(\.host)).count >= SocketCensus.minHosts
-      && silent.contains { self.heard[$0.host]?.contains($0.person) ?? false }
+    let isLossy = self.persons.values.contains { $0.lossy > 0 }
+    return areFull && !isLossy && Set(silent.map(\.host)).count >= SocketCensus.minHosts ? silent : []
   }
+
+  /// Whether a person's data is sent again on so many connections that the cause of silence is
+  /// unknown until some of it arrives.
+  var isResending: Bool { self.persons.values.contains(where: \.isResending) }
 
   /// The hosts to which data of the subject is lost, if data of the persons is lost to several
   /// hosts. A person counts if at least a quarter of its moving sockets lose data.
@@ -133,17 +146,21 @@ struct SocketSurvey {
       }.map(\.host))
   }
 
+  /// The silent sockets to hosts and ports that no other socket of the same person hears. Only they
+  /// say something about the host.
+  var silentEnds: [SocketFinding] { self.silent.filter { !self.isHeard($0) } }
+
   /// The silent sockets to hosts that another person hears, and the socket's own person does not.
   var heardByOthers: [SocketFinding] {
-    self.silent.filter { finding in
+    self.silentEnds.filter { finding in
       let persons = self.heard[finding.host] ?? []
       return !persons.isEmpty && !persons.contains(finding.person)
     }
   }
 
-  /// The silent sockets to hosts that the same person hears.
+  /// The silent sockets to hosts that the same person hears on another port.
   var heardByOther: [SocketFinding] {
-    self.silent.filter { self.heard[$0.host]?.contains($0.person) ?? false }
+    self.silentEnds.filter { self.heard[$0.host]?.contains($0.person) ?? false }
   }
 
   /// Whether the same person heard the same host and port.

@@ -10,6 +10,9 @@ package struct ChangeScope: Hashable, Sendable {
   private var addresses: Set<IPAddress> = []
   private var routes: Set<RouteChange> = []
   private var neighbours: Set<OnLink> = []
+  /// The links that lost a global IPv6 address, or have one that new connections do not use any
+  /// more (K9).
+  private var readdressed: Set<UInt32> = []
 
   private struct OnLink: Hashable {
     var address: IPAddress
@@ -44,6 +47,7 @@ package struct ChangeScope: Hashable, Sendable {
     self.addresses.formUnion(other.addresses)
     self.routes.formUnion(other.routes)
     self.neighbours.formUnion(other.neighbours)
+    self.readdressed.formUnion(other.readdressed)
     if self.routes.count > Self.maxRoutes { self.isEverything = true }
   }
 
@@ -54,6 +58,10 @@ package struct ChangeScope: Hashable, Sendable {
       if link.mayReceiveRedirections { self.isEverything = true }
     case .address(let address), .addressRemoved(let address):
       self.addresses.insert(address.address)
+      let isGone = if case .addressRemoved = event { true } else { false }
+      if address.isOfGlobalIPv6, isGone || address.flags.contains(.deprecated) {
+        self.readdressed.insert(address.link)
+      }
     case .route(let change, _), .routeRemoved(let change):
       if self.routes.count <= Self.maxRoutes { self.routes.insert(change) }
       if self.routes.count > Self.maxRoutes { self.isEverything = true }
@@ -80,6 +88,7 @@ package struct ChangeScope: Hashable, Sendable {
     if let source = flow.source, self.addresses.contains(source) { return true }
     let links = paths.flatMap { $0.chain.map(\.index) }
     if links.contains(where: self.links.contains) { return true }
+    if flow.source?.isOfTranslator == true, self.touchesTranslated(on: links) { return true }
     if self.neighbours.contains(where: { neighbour in
       links.contains(neighbour.link)
         && (neighbour.address == flow.address || paths.contains { $0.gateway == neighbour.address })
@@ -89,5 +98,16 @@ package struct ChangeScope: Hashable, Sendable {
     return self.routes.contains { change in
       change.route.prefix.contains(flow.address) && change.outLink.map(links.contains) ?? true
     }
+  }
+
+  /// Whether the change concerns the IPv6 path below translated IPv4 (K9).
+  private func touchesTranslated(on links: [UInt32]) -> Bool {
+    self.families.contains(.ipv6) || links.contains(where: self.readdressed.contains)
+      || self.neighbours.contains { links.contains($0.link) }
+      || self.routes.contains { change in
+        // Routers advertise default routes, and the routes to a NAT64 prefix (RFC 6052, 2.2).
+        change.route.prefix.address.family == .ipv6 && change.route.prefix.length <= 96
+          && change.gateway != nil && change.outLink.map(links.contains) ?? true
+      }
   }
 }

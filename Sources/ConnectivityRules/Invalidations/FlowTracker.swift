@@ -220,6 +220,7 @@ package struct FlowTracker: Hashable, Sendable {
     case .kernelUnavailable: return nil
     }
 
+    let reading = reading.losingPrefixes(of: baseline.network)
     let input = RuleInput(
       flow: self.flow, baseline: baseline, grace: grace, reading: reading, policy: policy,
       hasChosen: self.hasChosen,

@@ -11,6 +11,8 @@ package struct NetworkIdentity: Hashable, Sendable {
   package var hasHardwareAddresses: Bool
   /// The subnet of the source address.
   package var prefix: IPPrefix?
+  /// The prefixes on which translated IPv4 depends, or `nil` if nothing is translated (K9).
+  package var translation: TranslationPrefixes?
   /// The Wi-Fi network that the link has joined.
   package var wireless: WirelessNetwork?
   /// Increases whenever the link, or the source address of new connections, was lost. From then on,
@@ -78,6 +80,10 @@ package struct NetworkIdentity: Hashable, Sendable {
     {
       identity.gatewayHardwareAddress = earlier.gatewayHardwareAddress
       identity.epoch = earlier.epoch
+    }
+    // A translated flow depends on the prefixes that it was made with, and on no later one.
+    if let translation = earlier.translation, !translation.ofLink.isEmpty {
+      identity.translation = translation
     }
     return identity
   }

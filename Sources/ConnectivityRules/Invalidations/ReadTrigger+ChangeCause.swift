@@ -13,6 +13,7 @@ extension ReadTrigger {
     let telling = events.firstIndex { event in
       if case .neighbour = event { return verdict.reason == .networkChanged }
       return event.indicatesLoss(CandidatePath(old))
+        || verdict.reason == .sourceAddressLost && event.removesPrefix(below: old)
     }
     return telling.map { events.explanation(ofMessageAt: $0).cause(between: old, new) }
       ?? events.cause(of: family, from: old, to: new)
@@ -72,6 +73,7 @@ extension KernelEvent {
     switch (draft.reason, self) {
     case (.sourceAddressLost, .addressRemoved(let removed)):
       draft.scope.localAddresses?.contains(removed.address) == true
+        || removed.isOfGlobalIPv6 && draft.scope.localAddresses?.contains(where: \.isOfTranslator) == true
     case (.interfaceLost, .link(let link)):
       link.name == draft.scope.interface && link.state != .up
     case (.interfaceLost, .linkRemoved(let link)): link.name == draft.scope.interface

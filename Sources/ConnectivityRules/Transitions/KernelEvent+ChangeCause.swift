@@ -61,6 +61,9 @@ extension KernelEvent {
     func isInChain(_ index: UInt32?) -> Bool {
       old.chain.contains { $0.index == index } || new.chain.contains { $0.index == index }
     }
+    // Translated IPv4 depends on IPv6 (K9).
+    let isTranslated = old.isFromTranslator || new.isFromTranslator
+    let families = isTranslated ? AddressFamily.allCases : [family]
 
     switch self {
     case .link(let link):
@@ -69,13 +72,13 @@ extension KernelEvent {
     case .linkRemoved(let link):
       return isInChain(link.index) || isInChain(link.master)
     case .address(let address), .addressRemoved(let address):
-      return address.address.family == family
+      return families.contains(address.address.family)
         && (isInChain(address.link) || [old.source, new.source].contains(address.address))
     case .route(let change, _), .routeRemoved(let change):
-      return change.route.prefix.address.family == family
+      return families.contains(change.route.prefix.address.family)
         && (change.outLink == nil || isInChain(change.outLink))
     case .rule(let ruled), .ruleRemoved(let ruled), .setting(let ruled):
-      return ruled == family
+      return families.contains(ruled)
     case .bridgeEntry(let entry):
       return isInChain(entry.port) || isInChain(entry.bridge)
     case .wireless(let change):

@@ -118,7 +118,7 @@ final class WhyBench {
 
   func filterHere(_ hook: String, _ rule: String) throws {
     try self.lab.namespace.nft(
-      "table inet t {\nchain c { type filter hook \(hook) priority 0; \(rule); }\n}\n")
+      "table inet t {\nchain \(hook) { type filter hook \(hook) priority 0; \(rule); }\n}\n")
   }
 
   /// Filters the packets of the host when they arrive outside.

@@ -180,7 +180,7 @@ struct PathClassifierTests {
     #expect(path.reason == .noRoute)
   }
 
-  @Test("K9 2G is ultra-constrained, unless the configuration or a user says otherwise")
+  @Test("K10 2G is ultra-constrained, unless the configuration or a user says otherwise")
   func constraint() {
     func level(
       _ generation: MobileGeneration?, _ rule: ConstraintLevel? = nil,

@@ -64,6 +64,19 @@ struct DiagnosisTrapTests {
     #expect(diagnosis.verdict == .nothingWrong)
   }
 
+  @Test(
+    "Q7 data was sent again and has not arrived, while small segments are acknowledged → unknown",
+    arguments: [(0, 12, false), (1, 3, false), (0, 11, true), (0, 0, true)])
+  func notArrived(timeouts: UInt8, sentAgain: UInt32, isLost: Bool) {
+    let before = SocketSample.TCPState(inFlight: 14, received: 10)
+    let after = SocketSample.TCPState(
+      timeouts: timeouts, inFlight: 14, sentAgain: sentAgain, resent: 12, received: 11)
+    let diagnosis = self.judge { sockets in
+      for host in Self.hosts[0..<2] { sockets.add(host, before, after) }
+    }
+    #expect(diagnosis.verdict == (isLost ? .packetsLost : .unknown))
+  }
+
   @Test("Q7 SYNs that are not in flight → an unanswered ARP, unless retransmissions failed")
   func connecting() {
     let unanswered = self.judge { sockets in
