@@ -2,7 +2,6 @@ import ArgumentParser
 import Connectivity
 import ConnectivityJSON
 import ConnectivityMonitor
-import GRPCCore
 
 /// The command line tool `connctl`.
 struct Connctl: RunnableCommand {
@@ -138,14 +137,5 @@ extension ConnctlCommand {
     throw ValidationError(
       "\(Self.configuration.commandName ?? "this command") prints no JSON. --json works with \(names.joined(separator: ", "))"
     )
-  }
-}
-
-extension CallOptions {
-  /// Options for calls that connd answers immediately. A connd that hangs is treated as absent.
-  static var prompt: CallOptions {
-    var options = CallOptions.defaults
-    options.timeout = .seconds(10)
-    return options
   }
 }

@@ -41,7 +41,7 @@ final class ProcessEnder: ConnectionEnder {
     }
   }
 
-  func ask(_ connections: [ReapableConnection]) async {
+  func ask(_ connections: [ReapableConnection], on thread: ClientThread) async {
     var probes: [(ReapableConnection, KeepaliveProbe)] = connections.compactMap { connection in
       guard let probe = self.hold(connection).flatMap({ KeepaliveProbe(on: $0) }) else {
         return nil
@@ -50,14 +50,14 @@ final class ProcessEnder: ConnectionEnder {
     }
     var elapsed = Duration.zero
     for time in KeepaliveProbe.repeats {
-      try? await Task.sleep(for: time - elapsed)
+      try? await thread.sleep(for: time - elapsed)
       elapsed = time
       for place in probes.indices {
         if let socket = self.hold(probes[place].0) { probes[place].1.repeat(on: socket) }
       }
     }
     // Even if this task is cancelled, the options are restored.
-    try? await Task.sleep(for: KeepaliveProbe.time - elapsed)
+    try? await thread.sleep(for: KeepaliveProbe.time - elapsed)
     for (connection, probe) in probes {
       if let socket = self.hold(connection) { probe.end(on: socket) }
     }

@@ -48,12 +48,16 @@ final class ReaperSession: Sendable {
       }
       for await job in self.jobs.stream {
         switch job {
-        case .ask(let connections): group.addTask { await self.ender.ask(connections) }
+        case .ask(let connections):
+          group.addTask { await self.ender.ask(connections, on: self.connector.thread) }
         case .listAt(let time):
           group.addTask {
-            if (try? await Task.sleep(until: time, clock: .suspending)) != nil {
-              self.turns.continuation.yield()
+            // `Task.sleep` would start libdispatch, which then wakes connctl once a second (D7). This
+            // timer counts the machine's sleep, too.
+            while case let left = SuspendingClock.now.duration(to: time), left > .zero {
+              try await self.connector.thread.sleep(for: left)
             }
+            self.turns.continuation.yield()
           }
         }
       }
