@@ -12,13 +12,17 @@ start() {
     systemd-run --quiet --unit="$1" python3 -B "$PWD/unguarded.py" $server "${@:2}"
     check "$1.service connects to port $2" within 60 said "$1" '^open'
 }
-said() { told <(journalctl --unit="$1" --output=cat) "$2"; }
-unsaid() { untold <(journalctl --unit="$1" --output=cat) "$2"; }
+said() {
+    journalctl --unit="$1" --output=cat >/run/said
+    told /run/said "$2"
+}
+unsaid() { ! said "$1" "$2" >/dev/null; }
+follows() { connctl stats | grep -E 'subscribers +[1-9]'; }
 # reap [OPTION...]: the service with these options.
 reap() {
     echo "CONND_REAP=$*" >/etc/connd/reap.conf
     check "connd-reap.service starts with CONND_REAP=$*" systemctl restart connd-reap.service
-    check "connd-reap.service follows connd" within 60 told <(connctl stats) "subscribers +[1-9]"
+    check "connd-reap.service follows connd" within 60 follows
 }
 recover() {
     uplink up
@@ -38,6 +42,7 @@ start first 7 idle
 start second 7 idle
 start session 22 idle
 check "connd-reap.service starts with the installed options" systemctl start connd-reap.service
+check "connd-reap.service follows connd" within 60 follows
 check "R4 its only capability is CAP_NET_ADMIN" is '0+1000' sed -n 's/^CapEff:\t//p' "/proc/$(systemctl show connd-reap.service --property=MainPID --value)/status"
 uplink down
 for unit in first second; do
