@@ -39,7 +39,8 @@ struct IdleScenario {
     withExtendedLifetime(calls) {}
   }
 
-  @Test("D7 R6 connctl guards a command, also after it has ended a connection → it waits for events")
+  @Test(
+    "D7 R6 connctl guards a command, also after it has ended a connection → it waits for events")
   func idleGuard() throws {
     let lab = try Uplinks.laboratory(["eth0", "wlan0"])
     try lab.start()

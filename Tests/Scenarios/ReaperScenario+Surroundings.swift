@@ -15,7 +15,8 @@ extension ReaperScenario {
     ])
   }
 
-  @Test("E0 R1 a mark and NAT send connections by another link, and the lookup's fails → they go on")
+  @Test(
+    "E0 R1 a mark and NAT send connections by another link, and the lookup's fails → they go on")
   func diverted() throws {
     let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: ["eth0"])
     let beside = "203.0.113.2"
@@ -57,7 +58,8 @@ extension ReaperScenario {
     withExtendedLifetime(server) {}
   }
 
-  @Test("E0 R5 NAT for a container, the link is lost → connections that are idle, or the container's, go on")
+  @Test(
+    "E0 R5 NAT for a container, the link is lost → idle connections and the container's go on")
   func contained() throws {
     let (lab, server) = try self.laboratory()
     let container = try NetworkNamespace()
@@ -79,7 +81,7 @@ extension ReaperScenario {
     let outside = try ["idle", "busy"].map { try lab.namespace.spawn(Self.program([$0])) }
     for program in outside { try self.expect("open", program) }
     try self.loseCable(lab)
-    // Of an idle connection beside NAT, silence proves nothing (E0), and `reap` cannot ask (R3).
+    // Beside NAT, silence proves nothing about an idle connection (E0), and `reap` cannot ask (R3).
     try self.expect("ended", outside[1])
 
     let socket = "\(lab.directory.path)/container.sock"

@@ -54,8 +54,8 @@ final class ReaperSession: Sendable {
           group.addTask { await self.ender.ask(connections, on: self.connector.thread) }
         case .listAt(let time):
           group.addTask {
-            // `Task.sleep` would start libdispatch, which then wakes connctl once a second (D7). This
-            // timer counts the machine's sleep, too.
+            // `Task.sleep` would start libdispatch, which then wakes connctl once a second (D7).
+            // This timer counts the machine's sleep, too.
             while case let left = SuspendingClock.now.duration(to: time), left > .zero {
               try await self.connector.thread.sleep(for: left)
             }

@@ -1,4 +1,5 @@
-"""A reaper beside a world's connections: what ends connections of programs that know nothing of connd (R1 to R6).
+"""A reaper beside a world's connections. It ends those of programs that know nothing of connd (R1
+to R6).
 
 Connections that connd has destroyed go on beside the new ones, until the reaper ends them.
 
@@ -17,7 +18,8 @@ from clients import check
 KINDS = ["reap", "guard"]
 PATIENCE = 3  # seconds that it waits for another path
 LEFT = 8  # seconds that a destroyed connection goes on
-# The reaper decides by the peer's silence during its hold of 2 s. What comes back while it decides is ended, too.
+# The reaper decides by the peer's silence during its hold of 2 s. A connection that comes back
+# while it decides may end, too.
 HOLD, DECISION = 1.8, 0.25
 
 

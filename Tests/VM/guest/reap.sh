@@ -38,9 +38,11 @@ echo "# the service, as installed"
 check "R6 connd-reap.service is disabled by default" is disabled systemctl is-enabled connd-reap.service
 check "R6 connd-reap.service is not running by default" is inactive systemctl is-active connd-reap.service
 check "R6 the installed options are those of a dry run" is 'CONND_REAP=--dry-run' grep -v '^#' /etc/connd/reap.conf
-start first 7 idle
-start second 7 idle
-start session 22 idle
+# They send all the time: Open vSwitch brings NAT, so that the silence of idle ones would prove
+# nothing (E0).
+start first 7
+start second 7
+start session 22
 check "connd-reap.service starts with the installed options" systemctl start connd-reap.service
 check "connd-reap.service follows connd" within 60 follows
 check "R4 its only capability is CAP_NET_ADMIN" is '0+1000' sed -n 's/^CapEff:\t//p' "/proc/$(systemctl show connd-reap.service --property=MainPID --value)/status"
