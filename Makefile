@@ -291,8 +291,8 @@ replay: deps ## replay the recordings of Tests/Fixtures/recordings, and compare 
 	Tests/Fixtures/recordings/replay "$(or $(CONND),$$(dev/swift build --show-bin-path)/connd)"
 
 .PHONY: test-vm test-systemd bench-vm record-vm
-test-vm: ## run connd in a VM: systemd, leases, Wi-Fi, modems, bonds, tunnels, switches, DSL, no IPv6, sleep, other kernels (SCENARIOS= some of them)
-test-vm: scenarios := $(or $(SCENARIOS),systemd policy metering package wifi iwd signal hotspot modems bonds multipath tunnels paths strongswan ipv4only suspend kernels)
+test-vm: ## run connd in a VM: systemd, the reaper, leases, Wi-Fi, modems, bonds, tunnels, switches, DSL, no IPv6, sleep, other kernels (SCENARIOS= some of them)
+test-vm: scenarios := $(or $(SCENARIOS),systemd reap policy metering package wifi iwd signal hotspot modems bonds multipath tunnels paths strongswan ipv4only suspend kernels)
 test-systemd: ## run the first scenario of test-vm
 test-systemd: scenarios := systemd
 bench-vm: ## measure in the VM, in instructions, how fast connd reports another Wi-Fi network
@@ -352,10 +352,10 @@ soak: deps deps-test ## change a network at random, and look for lost events and
 	$(sudo) Tests/Oracles/soak/run "$(or $(CONND),$$(dev/swift build --show-bin-path)/connd)" "$(or $(SECONDS),3600)" "$(SEED)"
 
 .PHONY: truth
-truth: deps deps-test ## compare connd with real traffic in random networks (STEPS=1000 WORLDS=2 SEED= SCRIPT= CONND=)
-	@[ -n "$(CONND)" ] || dev/build connd
+truth: deps deps-test ## compare connd with real traffic in random networks, beside connctl reap and connctl run --guard (STEPS=1000 WORLDS=2 SEED= SCRIPT= REAPER= CONND=)
+	@[ -n "$(CONND)" ] || dev/build connd connctl
 	Tests/Programs/python/setup >/dev/null
-	$(sudo) env STEPS="$(STEPS)" WORLDS="$(WORLDS)" SEED="$(SEED)" SCRIPT="$(SCRIPT)" SHORTEN="$(SHORTEN)" \
+	$(sudo) env STEPS="$(STEPS)" WORLDS="$(WORLDS)" SEED="$(SEED)" SCRIPT="$(SCRIPT)" SHORTEN="$(SHORTEN)" REAPER="$(REAPER)" \
 	    Tests/Oracles/truth/run "$(or $(CONND),$$(dev/swift build --show-bin-path)/connd)"
 
 .PHONY: reach

@@ -141,12 +141,3 @@ extension ConnctlCommand {
     )
   }
 }
-
-extension CallOptions {
-  /// Options for calls that connd answers immediately. A connd that hangs is treated as absent.
-  static var prompt: CallOptions {
-    var options = CallOptions.defaults
-    options.timeout = .seconds(10)
-    return options
-  }
-}

@@ -13,11 +13,26 @@ struct ConndServices: Sendable {
   typealias Diagnostics = Connectivity_V1_Diagnostics.Method
 
   fileprivate let client: GRPCClient<UnixClientTransport>
+  fileprivate let thread: ClientThread
 
-  func call<Method: ServiceMethod>(
+  /// A connd that takes longer hangs, and is treated as absent.
+  private static let timeout = Duration.seconds(10)
+
+  /// Makes a call that connd answers immediately. gRPC's own timeout would start libdispatch, which
+  /// then wakes connctl once a second (D7).
+  func call<Method: ServiceMethod & SendableMetatype>(
     _ method: Method.Type, _ request: Method.Input = Method.Input()
   ) async throws -> Method.Output {
-    try await self.client.unary(method, request, options: .prompt)
+    try await withThrowingTaskGroup(of: Method.Output.self) { group in
+      group.addTask { try await self.client.unary(method, request) }
+      group.addTask {
+        try await self.thread.sleep(for: Self.timeout)
+        throw RPCError(code: .deadlineExceeded, message: "connd does not answer.")
+      }
+      defer { group.cancelAll() }
+      guard let response = try await group.next() else { throw CancellationError() }
+      return response
+    }
   }
 }
 
@@ -52,7 +67,7 @@ extension Connector {
           client.beginGracefulShutdown()
           group.cancelAll()
         }
-        let connd = ConndServices(client: client)
+        let connd = ConndServices(client: client, thread: self.thread)
         do {
           return try await body(connd)
         } catch let error as RPCError where error.code == .unimplemented {

@@ -39,6 +39,30 @@ struct IdleScenario {
     withExtendedLifetime(calls) {}
   }
 
+  @Test(
+    "D7 R6 connctl guards a command, also after it has ended a connection → it waits for events")
+  func idleGuard() throws {
+    let lab = try Uplinks.laboratory(["eth0", "wlan0"])
+    try lab.start()
+    let server = try lab.startEcho()
+    let program = ReaperScenario.program(["idle"])
+    let connctl = try lab.namespace.spawn(
+      [Programs.connctl, "--socket", lab.socket, "run", "--when", "online", "--stop", "--guard"]
+        + ["--", "sh", "-c", #""$@"; exec "$@""#, ""] + program)
+    func isIdle() throws {
+      try connctl.line(within: .seconds(30)) { $0.hasPrefix("open") }
+      let process = connctl.processIdentifier
+      try waitUntil("nothing is due: \(Self.due(process))", within: .seconds(30)) {
+        Self.due(process).isEmpty
+      }
+    }
+    try isIdle()
+    try lab.unplug("eth0")
+    try lab.namespace.ip("route del default dev eth0")
+    try isIdle()
+    withExtendedLifetime(server) {}
+  }
+
   /// Whatever will wake the process within a minute although nothing happens.
   static func due(_ process: pid_t) -> [String] {
     let threads = entries(of: "/proc/\(process)/task").compactMap { thread -> String? in
@@ -75,15 +99,16 @@ struct IdleScenario {
   }
 
   #if arch(x86_64)
-    /// poll, epoll_wait, epoll_pwait, futex, rt_sigsuspend
+    /// poll, epoll_wait, epoll_pwait, futex, rt_sigsuspend, wait4
     private static let waits: [Int: (argument: Int?, never: String)] = [
       7: (3, "ffffffff"), 232: (4, "ffffffff"), 281: (4, "ffffffff"), 202: (4, "0x0"),
-      130: (nil, ""),
+      130: (nil, ""), 61: (nil, ""),
     ]
   #else
-    /// The numbers on most other architectures: ppoll, epoll_pwait, futex, rt_sigsuspend
+    /// The numbers on most other architectures: ppoll, epoll_pwait, futex, rt_sigsuspend, wait4
     private static let waits: [Int: (argument: Int?, never: String)] = [
       73: (3, "0x0"), 22: (4, "ffffffff"), 98: (4, "0x0"), 133: (nil, ""),
+      260: (nil, ""),
     ]
   #endif
 

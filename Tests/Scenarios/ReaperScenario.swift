@@ -7,7 +7,7 @@ import Testing
 @Suite("Other programs", .needsNamespaces, .blocking)
 struct ReaperScenario {
   /// A host with a preferred cable and Wi-Fi, connd, and a server outside.
-  private func laboratory(
+  func laboratory(
     _ links: [String] = ["eth0", "wlan0"], configuration: String = ""
   ) throws -> (Laboratory, server: RunningCommand) {
     let lab = try Uplinks.laboratory(links, configuration: configuration)
@@ -15,24 +15,24 @@ struct ReaperScenario {
     return (lab, try lab.startEcho())
   }
 
-  private static func program(_ words: [String]) -> [String] {
+  static func program(_ words: [String], to address: String = Uplinks.server) -> [String] {
     [
-      "python3", "-B", Checkout.path("Tests/Programs/python/unguarded.py"), Uplinks.server,
+      "python3", "-B", Checkout.path("Tests/Programs/python/unguarded.py"), address,
       "\(GuardedProgram.port)",
     ] + words
   }
 
   /// A program under `connctl run --guard`.
-  private func run(
-    _ lab: Laboratory, _ words: String..., options: [String] = [],
-    in namespace: NetworkNamespace? = nil
+  func run(
+    _ lab: Laboratory, _ words: String..., to address: String = Uplinks.server,
+    options: [String] = []
   ) throws -> RunningCommand {
-    try (namespace ?? lab.namespace).spawn(
+    try lab.namespace.spawn(
       [Programs.connctl, "--socket", lab.socket, "run", "--guard"] + options + ["--"]
-        + Self.program(words))
+        + Self.program(words, to: address))
   }
 
-  private func expect(
+  func expect(
     _ line: String, _ program: RunningCommand, within deadline: Duration = .seconds(30)
   ) throws {
     do {
@@ -42,7 +42,7 @@ struct ReaperScenario {
     }
   }
 
-  private func loseCable(_ lab: Laboratory) throws {
+  func loseCable(_ lab: Laboratory) throws {
     try lab.unplug("eth0")
     try lab.namespace.ip("route del default dev eth0")
   }

@@ -10,7 +10,9 @@ protocol ConnectionEnder: Sendable {
   func select(_ connections: [ReapableConnection]) -> [ReapableConnection]
 
   /// Asks the peers of connections by keepalive probes, and returns when all answers are in (R3).
-  func ask(_ connections: [ReapableConnection]) async
+  ///
+  /// - Parameter thread: Its timers are used.
+  func ask(_ connections: [ReapableConnection], on thread: ClientThread) async
 
   /// Ends connections, and reports each one.
   func end(_ losses: [(ReapableConnection, Reaper.Loss)])

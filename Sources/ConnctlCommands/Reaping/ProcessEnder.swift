@@ -41,52 +41,46 @@ final class ProcessEnder: ConnectionEnder {
     }
   }
 
-  func ask(_ connections: [ReapableConnection]) async {
+  func ask(_ connections: [ReapableConnection], on thread: ClientThread) async {
     var probes: [(ReapableConnection, KeepaliveProbe)] = connections.compactMap { connection in
-      guard let probe = self.hold(connection).flatMap({ KeepaliveProbe(on: $0) }) else {
+      guard let probe = self.hold(connection).flatMap({ KeepaliveProbe(on: $0.socket) }) else {
         return nil
       }
       return (connection, probe)
     }
     var elapsed = Duration.zero
     for time in KeepaliveProbe.repeats {
-      try? await Task.sleep(for: time - elapsed)
+      try? await thread.sleep(for: time - elapsed)
       elapsed = time
       for place in probes.indices {
-        if let socket = self.hold(probes[place].0) { probes[place].1.repeat(on: socket) }
+        if let socket = self.hold(probes[place].0)?.socket { probes[place].1.repeat(on: socket) }
       }
     }
     // Even if this task is cancelled, the options are restored.
-    try? await Task.sleep(for: KeepaliveProbe.time - elapsed)
+    try? await thread.sleep(for: KeepaliveProbe.time - elapsed)
     for (connection, probe) in probes {
-      if let socket = self.hold(connection) { probe.end(on: socket) }
+      if let socket = self.hold(connection)?.socket { probe.end(on: socket) }
     }
   }
 
   func end(_ losses: [(ReapableConnection, Reaper.Loss)]) {
     for (connection, loss) in losses {
-      for descriptor in self.descriptors(of: connection) {
-        do throws(HeldSocket.Obstacle) {
-          let socket = try HeldSocket(descriptor, cookie: connection.cookie)
-          let ending = socket.end(link: loss.link?.index)
-          self.report(
-            "ended \(Self.name(of: descriptor.process)), \(connection.peer): \(loss.text);"
-              + " \(ending.rawValue)")
-          break
-        } catch {
-          if case .forbidden(let code) = error { self.obstacle(descriptor.process, code) }
-        }
-      }
+      guard let (socket, process) = self.hold(connection) else { continue }
+      let ending = socket.end(link: loss.link?.index)
+      self.report(
+        "ended \(Self.name(of: process)), \(connection.peer): \(loss.text); \(ending.rawValue)")
     }
   }
 
-  private func descriptors(of connection: ReapableConnection) -> [ProcessTree.Descriptor] {
-    self.state.withLock { $0.descriptors[connection.inode] ?? [] }
-  }
-
-  private func hold(_ connection: ReapableConnection) -> HeldSocket? {
-    self.descriptors(of: connection).lazy
-      .compactMap { try? HeldSocket($0, cookie: connection.cookie) }.first
+  private func hold(_ connection: ReapableConnection) -> (socket: HeldSocket, process: Int)? {
+    for descriptor in self.state.withLock({ $0.descriptors[connection.inode] ?? [] }) {
+      do throws(HeldSocket.Obstacle) {
+        return (try HeldSocket(descriptor, cookie: connection.cookie), descriptor.process)
+      } catch {
+        if case .forbidden(let code) = error { self.obstacle(descriptor.process, code) }
+      }
+    }
+    return nil
   }
 
   /// Reports once that a process cannot be accessed.

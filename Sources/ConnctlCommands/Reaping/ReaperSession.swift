@@ -17,6 +17,8 @@ final class ReaperSession: Sendable {
   private let report: @Sendable (String) -> Void
   private let reaper: Mutex<Reaper>
   private let flows: FlowGuard
+  /// Whether a failure to list connections is reported: once, and not if connd is gone.
+  private let reportsFailure = Atomic(false)
   /// Each element is a reason to list the connections.
   private let turns = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
   private let jobs = AsyncStream.makeStream(of: Job.self)
@@ -48,12 +50,16 @@ final class ReaperSession: Sendable {
       }
       for await job in self.jobs.stream {
         switch job {
-        case .ask(let connections): group.addTask { await self.ender.ask(connections) }
+        case .ask(let connections):
+          group.addTask { await self.ender.ask(connections, on: self.connector.thread) }
         case .listAt(let time):
           group.addTask {
-            if (try? await Task.sleep(until: time, clock: .suspending)) != nil {
-              self.turns.continuation.yield()
+            // `Task.sleep` would start libdispatch, which then wakes connctl once a second (D7).
+            // This timer counts the machine's sleep, too.
+            while case let left = SuspendingClock.now.duration(to: time), left > .zero {
+              try await self.connector.thread.sleep(for: left)
             }
+            self.turns.continuation.yield()
           }
         }
       }
@@ -72,15 +78,18 @@ final class ReaperSession: Sendable {
         case .refused, .invalid: throw error
         case .notThere, .turnedAway, .failed: break
         }
+        self.reportsFailure.store(false, ordering: .relaxed)
         self.reaper.withLock { $0.lost() }
         self.report(
           ConndMessage.absent(
             error, wasThere: wasThere.load(ordering: .relaxed), left: "no connection is ended"))
       case .resumed:
+        self.reportsFailure.store(true, ordering: .relaxed)
         self.report(ConndMessage.back())
         self.turns.continuation.yield()
       case .snapshot, .gap, .change:
-        wasThere.store(true, ordering: .relaxed)
+        let isKnown = wasThere.exchange(true, ordering: .relaxed)
+        if !isKnown { self.reportsFailure.store(true, ordering: .relaxed) }
         self.turns.continuation.yield()
       }
     }
@@ -111,9 +120,13 @@ final class ReaperSession: Sendable {
       }
       let selected = self.ender.select(connections.compactMap { ReapableConnection($0) })
       self.perform { $0.listed(selected, ways: ways, at: now) }
-    } catch is ConndError {
-      // `follow` reports that connd is gone, and lists again when it is back.
+      self.reportsFailure.store(true, ordering: .relaxed)
+    } catch let error as ConndError {
       self.reaper.withLock { $0.lost() }
+      // If connd is gone, `follow` reports that, and lists again when it is back.
+      if self.reportsFailure.exchange(false, ordering: .relaxed) {
+        self.report("connd cannot list connections (\(error)); no connection is ended")
+      }
     }
   }
 

@@ -16,6 +16,7 @@ from kernel import Changes
 from losses import Losses
 from network import MEDIA
 from oracle import EXAMINED, GRACE, LATE, SILENCE, SLACK, STALL, WHILE, Moment
+from reaping import KINDS, Reaper
 from topology import PORTS, Uplink, setup
 from traffic import Traffic, plain
 from world import World
@@ -54,8 +55,9 @@ class Finding:
 
 
 class Play:
-    def __init__(self, script, binary, name):
-        self.script, self.name = script, name
+    def __init__(self, script, binary, name, reaper=None):
+        """`reaper`: the kind of a reaper, or None without one."""
+        self.script, self.name, self.kind_of_reaper = script, name, reaper
         self.topology = script["topology"]
         self.uplinks = [Uplink(data) for data in self.topology["uplinks"]]
         self.binary = binary
@@ -66,13 +68,13 @@ class Play:
         self.bases = {}
         self.losses = Losses(self.uplinks)
         self.counts = {"connections": 0, "ended": 0, "survived": 0, "stalled": 0, "limped": 0, "silent": 0,
-                       "reset": 0, "unknowable": 0, "listed": 0, "listed dead": 0}
+                       "reset": 0, "unknowable": 0, "listed": 0, "listed dead": 0, **dict.fromkeys(KINDS, 0), "left": 0}
         self.slow = []
         self.step_number = 0
         self.set_up = 0  # commands of the log that made the world
         self.changed = 0  # when the machine's network last changed
         self.wrong = None  # the last fault of the status
-        self.world = self.traffic = self.guarding = self.directory = self.changes = None
+        self.world = self.traffic = self.guarding = self.directory = self.changes = self.reaper = None
 
     def run(self, until=None):
         """Plays all steps, or until a finding of this kind."""
@@ -114,6 +116,10 @@ class Play:
         has_user = any(wanted and "uid" in wanted for wanted in self.topology["connections"])
         self.guarding = Guarding(self.world, self.traffic, self.directory, self.binary, has_user)
         self.guarding.attach()
+        if self.kind_of_reaper:
+            self.reaper = self.traffic.reaper = Reaper(
+                self.kind_of_reaper, f"{os.path.dirname(self.binary)}/connctl", self.world.full("M"),
+                self.guarding.connd.socket, self.directory)
         self.settle()
         self.fill()
 
@@ -178,7 +184,21 @@ class Play:
         del self.slots[connection.slot]
         self.bases.pop(connection, None)
         self.guarding.remove(connection)
-        self.traffic.close(connection)
+        if self.reaper:
+            self.reaper.leave(connection)
+        else:
+            self.traffic.close(connection)
+
+    def judge_reaped(self):
+        """Judges the connections that the reaper has ended."""
+        for connection in self.reaper.take() if self.reaper else []:
+            if not connection.was_reaped():
+                self.counts["left"] += not connection.error
+            else:
+                self.counts[self.kind_of_reaper] += 1
+                if self.reaper.was_wrong(connection):
+                    self.find_connection(f"ended by connctl ({self.kind_of_reaper}) while it carried bytes", connection, [])
+            self.traffic.close(connection)
 
     # A step and its judgement
 
@@ -206,6 +226,7 @@ class Play:
         self.check_status()
         self.settle()
         self.guarding.fence()
+        self.judge_reaped()
         # connd reports some changes late, or only with the next one.
         look()
         for connection in connections:
@@ -348,7 +369,8 @@ class Play:
             "the state of the machine:", show("-brief", "link"), show("-brief", "address"), show("rule"), show("-6", "rule"),
             show("route", "show", "table", "all", "type", "unicast"),
             show("-6", "route", "show", "table", "all", "type", "unicast"), show("nexthop"), show("neigh"),
-            "connd's log:", *self.guarding.log()[-15:]]
+            "connd's log:", *self.guarding.log()[-15:],
+            *(["connctl:", *self.reaper.lines()[-15:]] if self.reaper else [])]
 
     def find_connection(self, kind, connection, views):
         now = time.monotonic()
@@ -396,7 +418,7 @@ class Play:
                 stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
             if self.world:
                 stack.callback(self.world.remove)
-            for part in [self.traffic, self.guarding]:
+            for part in [self.reaper, self.traffic, self.guarding]:
                 if part:
                     stack.callback(part.end)
             if self.changes:

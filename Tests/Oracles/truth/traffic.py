@@ -42,6 +42,7 @@ class Connection:
         self.ticks = 1 if self.is_busy else QUIET if slot % 4 == 2 else SLOW  # from one number to the next
         self.is_connected = False
         self.error = None
+        self.ended = None  # the time of the error
         self.number = self.echoed = 0
         self.echoes = collections.deque(maxlen=800)  # the time of each
         self.rest = b""
@@ -96,6 +97,14 @@ class Connection:
         with contextlib.suppress(OSError):  # it may have been closed
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
 
+    def was_reaped(self):
+        """Whether this machine has ended it: by the kernel, or disconnected, which resets the counts."""
+        if not self.error or not self.echoes:
+            return False
+        info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 136)
+        received, = struct.unpack_from("=Q", info, 128)
+        return self.error.errno == errno.ECONNABORTED or not received
+
     def was_heard(self, start, end):
         return any(start < echo < end for echo in self.echoes)
 
@@ -122,6 +131,7 @@ class Traffic:
         self.poll = select.epoll()
         self.handlers = {}
         self.connections = []
+        self.reaper = None  # what is given the connections' sockets
         self.sockets = {}  # the server's
         self.next = self.ticks = 0
         self.bell, ring = os.pipe()
@@ -205,6 +215,8 @@ class Traffic:
         except OSError:
             sock.close()
             return None
+        if self.reaper:
+            self.reaper.hold(sock)
         connection = Connection(slot, wanted, sock)
         self.connections.append(connection)
         self.watch(sock.fileno(), lambda events: self.hear(connection, events), select.EPOLLIN | select.EPOLLOUT)
@@ -253,17 +265,22 @@ class Traffic:
         # continues.
         if connection.is_connected and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN):
             return
-        connection.error = error
-        try:
-            self.poll.unregister(connection.socket.fileno())
-        except OSError:
-            pass
+        connection.error, connection.ended = error, time.monotonic()
+        self.unregister(connection.socket)
+
+    def unregister(self, sock):
+        with contextlib.suppress(OSError):
+            self.poll.unregister(sock.fileno())
 
     def close(self, connection):
         """Closes it immediately, without a trace."""
         self.connections.remove(connection)
         self.handlers.pop(connection.socket.fileno(), None)
+        # While another process has the socket, closing it does not suffice.
+        self.unregister(connection.socket)
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if self.reaper:
+            self.reaper.release(connection.socket)
         connection.socket.close()
 
     def pump(self, seconds, holds=lambda: False):

@@ -7,11 +7,14 @@ traffic, each guarded by connd. After each change, connd must have ended a conne
 dead. It must not have ended one that still carries bytes, or whose uplink only loses packets.
 oracle.py defines the conditions; it checks the traffic and the kernel, and knows nothing of connd.
 topology.py and netfilter.py define the parts of a world, losses.py its losses, plan.py its events,
-and play.py judges it.
+and play.py judges it. Beside each world stands what ends connections of other programs, by turns
+`connctl reap` and `connctl run --guard` (reaping.py), from the directory of CONND. It must not end
+a connection that still carries bytes (R2).
 
 Environment: STEPS, the number of changes in all (50 in each world); WORLDS, the number at a time;
 SEED, that of the first world, which the others follow; SCRIPT, a file with a world and its steps,
-instead of a seed; SHORTEN, the number of tries for a finding. Findings are printed, shortened by
+instead of a seed; SHORTEN, the number of tries for a finding; REAPER, `reap`, `guard` or `none` in
+all worlds. Findings are printed, shortened by
 removing steps, and saved as scripts.
 """
 
@@ -59,8 +62,9 @@ class Run:
 class Truth:
     def __init__(self, binary, worlds, tries):
         self.directory = tempfile.mkdtemp(prefix="connd-truth-")
-        # It may be rebuilt during the run.
+        # They may be rebuilt during the run.
         self.binary = shutil.copy(binary, self.directory)
+        shutil.copy(f"{os.path.dirname(binary)}/connctl", self.directory)
         self.worlds, self.tries = worlds, tries
         self.runs = []
         self.kinds = collections.Counter()
@@ -124,7 +128,8 @@ class Truth:
               f"{self.counts['stalled']} of them with more than a second of silence, and {self.counts['limped']} were limping. "
               f"connd destroyed {self.counts['ended']}, {self.counts['silent']} of them as silent; the peer reset {self.counts['reset']}, and "
               f"{self.counts['unknowable']} died although the kernel showed no reason. Of {self.counts['listed']} listed, "
-              f"{self.counts['listed dead']} were dead")
+              f"{self.counts['listed dead']} were dead. connctl reap ended {self.counts['reap']}, and connctl run --guard "
+              f"{self.counts['guard']}; {self.counts['left']} went on")
         for kind, count in self.kinds.most_common():
             script, finding = self.first[kind]
             print(f"{count} times, first in step {finding['step']} of seed {script['seed']}: {kind}")
@@ -147,9 +152,11 @@ def scripts(seed, steps):
 def play_one(binary, source, result):
     """In its own process: plays one script, and writes down the findings."""
     from play import Play
+    from reaping import KINDS
     with open(source) as file:
         given = json.load(file)
-    world = Play(given["script"], binary, f"connd-truth-{os.getpid()}")
+    reaper = os.environ.get("REAPER") or KINDS[given["script"]["seed"] % 2]
+    world = Play(given["script"], binary, f"connd-truth-{os.getpid()}", None if reaper == "none" else reaper)
     findings = world.run(until=given["until"])
     milliseconds = sum(seconds for seconds, _ in world.slow) * 1000
     with open(result, "w") as file:

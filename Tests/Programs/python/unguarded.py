@@ -7,12 +7,14 @@ back, and "ended ERROR" at the end of the connection.
     connect    print "connecting" before the connection is made
     orphan     a child does all this in a session of its own, and its parent ends
     multipath  by Multipath TCP
+    tls        by kernel TLS with a fixed key, so that the peer's echo can be read
     poll       wait for input alone, without its errors, as many programs do; count the turns
 """
 
 import os
 import select
 import socket
+import struct
 import sys
 import time
 
@@ -21,6 +23,13 @@ words = sys.argv[3:]
 
 def say(*parts):
     print(*parts, flush=True)
+
+
+def encrypt(connection):
+    connection.setsockopt(socket.IPPROTO_TCP, 31, b"tls")  # TCP_ULP
+    key = struct.pack("=HH", 0x0303, 51) + bytes(36)  # TLS 1.2 with AES-GCM-128 (linux/tls.h)
+    for direction in [1, 2]:  # TLS_TX, TLS_RX
+        connection.setsockopt(282, direction, key)  # SOL_TLS
 
 
 def main():
@@ -35,6 +44,8 @@ def main():
         say("connecting")
     try:
         connection.connect((sys.argv[1], int(sys.argv[2])))
+        if "tls" in words:
+            encrypt(connection)
         say("open", os.getpid())
         poll = select.epoll()
         poll.register(connection, select.EPOLLIN)
