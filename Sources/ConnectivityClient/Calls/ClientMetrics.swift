@@ -1,5 +1,14 @@
 internal import Connectivity
 internal import CoreMetrics
+private import NIOCore
+
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
 
 /// The measurements of a channel or a handler, for swift-metrics.
 struct ClientMetrics: Sendable {
@@ -17,6 +26,32 @@ struct ClientMetrics: Sendable {
       [
         ("reason", invalidation.reason.rawValue), ("severity", invalidation.severity.rawValue),
       ])
+  }
+
+  /// Counts the end of a connection that was ready, as gRPC's other libraries do (gRFC A94). The
+  /// error of a connection that connd's advice ended is `connd` and the reason.
+  func disconnected(
+    from target: String, by invalidation: FlowInvalidation?, _ error: (any Error)?
+  ) {
+    self.count(
+      "grpc.subchannel.disconnections",
+      [
+        ("grpc.target", target),
+        (
+          "grpc.disconnect_error",
+          invalidation.map { "connd \($0.reason.rawValue)" } ?? Self.word(for: error)
+        ),
+      ])
+  }
+
+  private static func word(for error: (any Error)?) -> String {
+    guard let error = error as? IOError else { return "unknown" }
+    return switch error.errnoCode {
+    case ECONNRESET: "connection reset"
+    case ETIMEDOUT: "connection timed out"
+    case ECONNABORTED: "connection aborted"
+    default: "socket error"
+    }
   }
 
   /// Counts a call or a connection that was refused, because it may not use the network.

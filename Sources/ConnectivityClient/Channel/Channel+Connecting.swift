@@ -274,8 +274,10 @@ extension Channel {
     case .goingAway: ended { state, connection in state.closed(connection) }
     case .closed(let broken, let error):
       let connection = self.state.withLock { state in state.connections[id] }
-      if let connection, connection.serial == serial, connection.invalidation == nil {
-        self.logEnd(of: connection, broken: broken, error)
+      if let connection, connection.serial == serial {
+        self.metrics.disconnected(
+          from: self.resolver.authority ?? "", by: connection.invalidation, error)
+        if connection.invalidation == nil { self.logEnd(of: connection, broken: broken, error) }
       }
       ended { state, connection in
         broken ? state.machine.lost(id, now: .now) : state.closed(connection)
