@@ -68,6 +68,7 @@ struct ChannelReportTests {
     #expect(
       lines.first == "connectivity_client_invalidations reason=interfaceLost severity=destroy 1")
     #expect(lines.contains("connectivity_client_refusals reason=cellular 1"))
+    #expect(lines.contains { $0.hasSuffix("grpc.disconnect_error=connd interfaceLost 1") })
     let times = lines.compactMap { $0.wholeMatch(of: /connectivity_client_reconnect (\d+)/)?.1 }
     #expect(times.count == 1 && times.allSatisfy { Int64($0) ?? 0 > 0 })
   }
