@@ -24,7 +24,7 @@ func followTheNetworkFollow() async {
 func followTheNetworkOnce() async {
   // snippet: once
   let path = await PathMonitor().currentPath
-  await download(path.isConstrained || path.isExpensive ? "small" : "large")
+  await download(path.isConstrained || path.isExpensive != false ? "small" : "large")
   // end
 }
 

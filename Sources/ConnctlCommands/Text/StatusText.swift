@@ -62,7 +62,7 @@ extension KernelPath {
 
   /// The text `, metered, constrained, captive portal`.
   var costs: String {
-    (self.isExpensive ? ", metered" : "") + (self.isConstrained ? ", constrained" : "")
+    (self.isMetered ? ", metered" : "") + (self.isConstrained ? ", constrained" : "")
       + self.validation.text
   }
 }

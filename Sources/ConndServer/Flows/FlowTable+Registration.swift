@@ -253,8 +253,8 @@ extension KernelPath {
     var path = KernelPath(
       status: self.status, reason: self.reason, chain: self.chain, medium: self.medium,
       source: self.source, sourcePrefixLength: self.sourcePrefixLength, gateway: self.gateway,
-      table: self.table, isExpensive: self.isExpensive, isConstrained: self.isConstrained)
-    path.isCostUnknown = self.isCostUnknown
+      table: self.table, isExpensive: self.isCostUnknown ? nil : self.isMetered,
+      isConstrained: self.isConstrained)
     path.guessedLinks = self.guessedLinks
     return path
   }

@@ -47,7 +47,7 @@ extension Invalidation {
   }
 
   /// How a client should treat the channels, most severe first.
-  public enum Severity: String, Hashable, Sendable, CaseIterable, Comparable {
+  @nonexhaustive public enum Severity: String, Hashable, Sendable, CaseIterable, Comparable {
     /// Fail the calls in flight, close the connection, and reconnect.
     case destroy
     /// Let the calls in flight finish, and use a new connection for new calls.

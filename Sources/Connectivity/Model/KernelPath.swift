@@ -48,9 +48,9 @@ public struct KernelPath: Hashable, Sendable {
   /// The outgoing link and the links below it, from top to bottom. Empty without a path.
   public var chain: [PathLink]
   /// The medium of the path's lowest link.
-  public var medium: Medium
+  public var medium: NetworkMedium
   /// The evidence for the medium, or `nil` without a path.
-  public var evidence: Evidence?
+  public var evidence: KernelPath.Evidence?
   /// The source address that the kernel would use.
   public var source: IPAddress?
   /// The prefix length of the source address's subnet, in bits, or `nil` if unknown.
@@ -59,10 +59,10 @@ public struct KernelPath: Hashable, Sendable {
   public var gateway: IPAddress?
   /// The routing table that answered: 254 is main.
   public var table: UInt32?
-  /// Whether sending on this path costs money; `false` if unknown.
-  public var isExpensive: Bool
+  /// Whether sending on this path is known to cost money.
+  package var isMetered: Bool
   /// Whether the cost is unknown, as below a tunnel that does not report its remote endpoint.
-  public var isCostUnknown = false
+  package var isCostUnknown: Bool
   /// Whether the user asked to save data on this path.
   public var isConstrained: Bool
   /// The number of guessed links at the bottom of the chain: those below a tunnel that does not
@@ -70,7 +70,7 @@ public struct KernelPath: Hashable, Sendable {
   /// traffic can flow.
   public var guessedLinks = 0
   /// Whether traffic on this path reaches the internet, according to other sources.
-  public var validation = Validation.unknown
+  public var validation = KernelPath.Validation.unknown
   /// How well this user's traffic passes on the path, as far as connd knows.
   public var quality = LinkQuality.unknown
   /// Why unbound connections may not use this path beside the default path (W5, W6), or `nil` if
@@ -78,9 +78,9 @@ public struct KernelPath: Hashable, Sendable {
   package var objection: OtherWay.Reason?
 
   public init(
-    status: Status, reason: Reason? = nil, chain: [PathLink] = [], medium: Medium = .unknown,
-    evidence: Evidence? = nil, source: IPAddress? = nil, sourcePrefixLength: Int? = nil,
-    gateway: IPAddress? = nil, table: UInt32? = nil, isExpensive: Bool = false,
+    status: Status, reason: Reason? = nil, chain: [PathLink] = [], medium: NetworkMedium = .unknown,
+    evidence: KernelPath.Evidence? = nil, source: IPAddress? = nil, sourcePrefixLength: Int? = nil,
+    gateway: IPAddress? = nil, table: UInt32? = nil, isExpensive: Bool? = false,
     isConstrained: Bool = false
   ) {
     self.status = status
@@ -92,17 +92,19 @@ public struct KernelPath: Hashable, Sendable {
     self.sourcePrefixLength = sourcePrefixLength
     self.gateway = gateway
     self.table = table
-    self.isExpensive = isExpensive
+    self.isMetered = isExpensive == true
+    self.isCostUnknown = isExpensive == nil
     self.isConstrained = isConstrained
   }
 
   /// The name of the outgoing link.
   public var interface: String? { self.chain.first?.name }
 
-  /// Whether sending on this path costs money, or `nil` if unknown, as before the first path.
-  public var costsMoney: Bool? {
+  /// Whether sending on this path costs money, or `nil` if unknown, as below a tunnel that does not
+  /// report its remote endpoint, or without a path.
+  public var isExpensive: Bool? {
     let hasLinks = self.status == .satisfied || self.status == .requiresConnection
-    return hasLinks && !self.isCostUnknown ? self.isExpensive : nil
+    return hasLinks && !self.isCostUnknown ? self.isMetered : nil
   }
 
   /// The chain without the guessed links.

@@ -17,7 +17,7 @@ package final class ClientThread: Sendable {
 
     /// The reactor that the thread runs. The first use starts the thread.
     ///
-    /// - Throws: ``ConndError/failed(_:)`` if no descriptors or threads are left. A later use tries
+    /// - Throws: ``ConndError/Code/failed`` if no descriptors or threads are left. A later use tries
     ///   again.
     package var reactor: Reactor {
       get throws(ConndError) {

@@ -66,7 +66,7 @@ public struct PathMonitor: AsyncSequence, Sendable {
   ///
   /// - Parameters:
   ///   - destination: An address; the caller resolves names.
-  ///   - mark: The mark (`SO_MARK`) of the traffic; 0 means none.
+  ///   - mark: The mark (`SO_MARK`) of the traffic, or `nil` if it has none.
   ///   - link: The name of the link that the traffic is bound to (`SO_BINDTODEVICE`), or `nil` if
   ///     it is not. If the link does not exist, the path is unknown.
   ///   - access: The networks that the application may use. Any other path is unsatisfied.
@@ -74,11 +74,11 @@ public struct PathMonitor: AsyncSequence, Sendable {
   ///   - logger: Logs each path that is read, and when connd goes away or is back. `nil` logs
   ///     nothing.
   public init(
-    destination: IPAddress, mark: UInt32 = 0, via link: String? = nil,
+    destination: IPAddress, mark: UInt32? = nil, via link: String? = nil,
     access: NetworkAccess = .unrestricted, socket: ConndSocket = .default, logger: Logger? = nil
   ) {
     self.init(
-      .destination(destination, mark: mark, via: link), access: access, socket: socket,
+      .destination(destination, mark: mark ?? 0, via: link), access: access, socket: socket,
       logger: logger)
   }
 

@@ -15,12 +15,12 @@ package struct LinkPolicy: Hashable, Sendable {
     /// A name or a pattern of glob(7).
     package var match: String
     /// `nil` if the rule does not set the medium. The same applies to the fields below.
-    package var medium: Medium?
+    package var medium: NetworkMedium?
     package var expensive: Bool?
     package var constrained: Bool?
 
     package init(
-      match: String, medium: Medium? = nil, expensive: Bool? = nil, constrained: Bool? = nil
+      match: String, medium: NetworkMedium? = nil, expensive: Bool? = nil, constrained: Bool? = nil
     ) {
       self.match = match
       self.medium = medium

@@ -6,13 +6,11 @@ import Testing
 @Suite("The other way, for an application that may not use every network")
 struct OtherWayAccessTests {
   private static func path(
-    _ medium: Medium, costsMoney: Bool? = false, isConstrained: Bool = false
+    _ medium: NetworkMedium, costsMoney: Bool? = false, isConstrained: Bool = false
   ) -> KernelPath {
-    var path = KernelPath(
+    KernelPath(
       status: .satisfied, chain: [PathLink(index: 4, name: "eth1")], medium: medium,
-      isExpensive: costsMoney ?? false, isConstrained: isConstrained)
-    path.isCostUnknown = costsMoney == nil
-    return path
+      isExpensive: costsMoney, isConstrained: isConstrained)
   }
 
   private static let free = path(.wired)
