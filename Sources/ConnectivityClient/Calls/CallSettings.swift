@@ -37,8 +37,8 @@ public struct CallSettings: Sendable {
   /// the call's own `CallOptions` takes precedence.
   public var timeLimit: CallSettings.TimeLimit?
   /// The algorithms that the server may compress the call's responses with. Algorithms that the
-  /// channel does not accept are ignored. `nil` means all of them.
-  public var acceptedCompression: CompressionAlgorithmSet?
+  /// channel does not accept are ignored. `none` means no compression.
+  public var acceptedCompression: CompressionAlgorithmSet
   /// The maximum size of a decompressed response. A call with a larger response fails with
   /// `RESOURCE_EXHAUSTED`. `nil` means the general limit for messages.
   public var decompressionLimit: DecompressionLimit?
@@ -57,7 +57,7 @@ public struct CallSettings: Sendable {
   public init(
     logger: Logger? = nil, requestID: RequestIDProvider? = nil, requestIDHeader: String? = nil,
     access: NetworkAccess = .unrestricted, timeLimit: CallSettings.TimeLimit? = nil,
-    acceptedCompression: CompressionAlgorithmSet? = nil,
+    acceptedCompression: CompressionAlgorithmSet = .all,
     decompressionLimit: DecompressionLimit? = nil,
     onRequestID: (@Sendable (String) -> Void)? = nil,
     onWait: (@Sendable (KernelPath) -> Void)? = nil,
@@ -82,7 +82,7 @@ public struct CallSettings: Sendable {
       requestIDHeader: self.requestIDHeader ?? channel.requestIDHeader,
       access: self.access.intersection(channel.access),
       timeLimit: self.timeLimit ?? channel.timeLimit,
-      acceptedCompression: self.acceptedCompression ?? channel.acceptedCompression,
+      acceptedCompression: self.acceptedCompression.intersection(channel.acceptedCompression),
       decompressionLimit: self.decompressionLimit ?? channel.decompressionLimit,
       onRequestID: self.onRequestID ?? channel.onRequestID,
       onWait: self.onWait ?? channel.onWait,
