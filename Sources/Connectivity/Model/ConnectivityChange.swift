@@ -68,7 +68,7 @@ extension ConnectivityChange {
     public var time: WallTime
     public var snapshot: ConnectivitySnapshot
 
-    public init(
+    package init(
       from: NetworkCategory, to: NetworkCategory, bounced: Bool, cause: ChangeCause, time: WallTime,
       snapshot: ConnectivitySnapshot
     ) {
@@ -89,7 +89,7 @@ extension ConnectivityChange {
     public var time: WallTime
     public var snapshot: ConnectivitySnapshot
 
-    public init(cause: ChangeCause, time: WallTime, snapshot: ConnectivitySnapshot) {
+    package init(cause: ChangeCause, time: WallTime, snapshot: ConnectivitySnapshot) {
       self.cause = cause
       self.time = time
       self.snapshot = snapshot

@@ -65,7 +65,7 @@ public struct ConnectivitySnapshot: Hashable, Sendable {
   /// The DNS configuration, or `nil` if unknown.
   public var dns: DNSSettings?
 
-  public init(
+  package init(
     generation: UInt64, since: WallTime, status: ConnectivityStatus, dns: DNSSettings? = nil
   ) {
     self.generation = generation

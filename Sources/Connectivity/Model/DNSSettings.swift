@@ -67,7 +67,7 @@ extension ConnectivityChange {
     /// The time of publication.
     public var time: WallTime
 
-    public init(generation: UInt64, settings: DNSSettings, cause: ChangeCause, time: WallTime) {
+    package init(generation: UInt64, settings: DNSSettings, cause: ChangeCause, time: WallTime) {
       self.generation = generation
       self.settings = settings
       self.cause = cause

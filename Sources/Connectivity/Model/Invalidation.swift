@@ -8,7 +8,7 @@ public struct Invalidation: Hashable, Sendable {
   /// The time of publication.
   public var time: WallTime
 
-  public init(
+  package init(
     generation: UInt64, reason: Reason, severity: Severity, scope: Scope, cause: ChangeCause,
     time: WallTime
   ) {
@@ -77,7 +77,7 @@ extension Invalidation {
     /// The destination of the channels, or `nil` for any.
     public var destination: Destination?
 
-    public init(
+    package init(
       interface: String? = nil, family: AddressFamily? = nil, localAddresses: [IPAddress]? = nil,
       destination: Destination? = nil
     ) {

@@ -97,6 +97,16 @@ public struct KernelPath: Hashable, Sendable {
     self.isConstrained = isConstrained
   }
 
+  /// Whether streams treat the path as new after `other`. A property added later changes nothing.
+  package func isNew(after other: KernelPath) -> Bool {
+    self.status != other.status || self.reason != other.reason || self.chain != other.chain
+      || self.guessedLinks != other.guessedLinks || self.medium != other.medium
+      || self.source != other.source || self.gateway != other.gateway || self.table != other.table
+      || self.isMetered != other.isMetered || self.isCostUnknown != other.isCostUnknown
+      || self.isConstrained != other.isConstrained || self.validation != other.validation
+      || self.quality != other.quality || self.objection != other.objection
+  }
+
   /// The name of the outgoing link.
   public var interface: String? { self.chain.first?.name }
 
@@ -143,5 +153,91 @@ public struct PathLink: Hashable, Sendable {
   public init(index: UInt32, name: String) {
     self.index = index
     self.name = name
+  }
+}
+
+extension KernelPath {
+  /// The evidence for a link's medium: the source by rule K5, and its value.
+  public struct Evidence: Hashable, Sendable {
+    /// The sources of rule K5, most trusted first.
+    @nonexhaustive public enum Source: String, Hashable, Sendable, CaseIterable {
+      /// The configuration's `links`.
+      case configuration
+      /// `IFLA_INFO_KIND`
+      case kind
+      /// The ARPHRD type.
+      case hardwareType
+      /// `DEVTYPE` in the link's sysfs `uevent`.
+      case deviceType
+      /// A `phy80211` in the link's sysfs directory.
+      case phy80211
+      /// The data of nl80211.
+      case nl80211
+      /// ModemManager reports that the link belongs to a modem.
+      case modemManager
+      /// The name of the device's driver.
+      case driver
+      /// A name prefix that is known for one medium.
+      case name
+      /// No source had evidence.
+      case none
+    }
+
+    public var source: Source
+    /// The value as reported by the source: `wlan`, `qmi_wwan`, `wwan*`.
+    public var value: String
+    public var medium: NetworkMedium
+
+    package init(_ source: Source, _ value: String, _ medium: NetworkMedium) {
+      self.source = source
+      self.value = value
+      self.medium = medium
+    }
+  }
+
+  /// Whether traffic on a path reaches the internet, according to other sources (V1).
+  ///
+  /// connd sends nothing to find out. It passes on what NetworkManager, a router or
+  /// systemd-networkd reports. The value never ends a connection (V2).
+  public struct Validation: Hashable, Sendable {
+    @nonexhaustive public enum State: String, Hashable, Sendable, CaseIterable {
+      /// No source has checked. The network may have a ``portal`` nevertheless.
+      case unknown
+      /// A check met a captive portal: the user has to log in first.
+      case portal
+      /// The network works, but does not lead to the internet.
+      case limited
+      /// A check reached the internet.
+      case full
+    }
+
+    /// The sources, most trusted first.
+    @nonexhaustive public enum Source: String, Hashable, Sendable, CaseIterable {
+      /// The connectivity check of NetworkManager for the device.
+      case networkManager
+      /// The captive-portal option of a router advertisement (RFC 8910).
+      case routerAdvertisement
+      /// The captive portal in the state file of systemd-networkd, from DHCP or a router.
+      case networkd
+    }
+
+    public var state: State
+    /// The source of the state, or of the portal if the state is unknown. `nil` without both.
+    public var source: Source?
+    /// The URI of the captive portal's API (RFC 8908), or `nil` without one. If the state is
+    /// unknown, the user may have logged in already. The network chose this text: do not open it
+    /// without asking the user.
+    public var portal: String?
+
+    package init(_ state: State, _ source: Source? = nil, portal: String? = nil) {
+      self.state = state
+      self.source = source
+      self.portal = portal
+    }
+
+    public static let unknown = Validation(.unknown)
+
+    /// Whether a check reached the internet, or `nil` if no source has an answer.
+    public var isValidated: Bool? { self.state == .unknown ? nil : self.state == .full }
   }
 }

@@ -219,6 +219,6 @@ extension NetworkGate.State {
       return nil
     }
     defer { self.announced = path }
-    return path == self.announced ? nil : path
+    return self.announced.map(path.isNew(after:)) ?? true ? path : nil
   }
 }

@@ -4,8 +4,9 @@ public import Connectivity
 ///
 /// Implements rule C10.
 @nonexhaustive public enum ConnectionEvent: Hashable, Sendable {
-  /// The connection's path: the first one, and each later one that differs. A gRPC channel also
-  /// reports the path of a new connection if it differs from that of the previous one.
+  /// The connection's path: the first one, and each later one that differs in a property that
+  /// ``PathMonitor`` compares. A gRPC channel also reports the path of a new connection if it
+  /// differs from that of the previous one.
   case pathChanged(KernelPath)
   /// Packets can be sent and received again, or a new connection has replaced the previous one.
   case viable

@@ -73,7 +73,7 @@ package struct ConnectionNews: Sendable {
 
   private mutating func changed(to path: KernelPath) -> [ConnectionEvent] {
     defer { self.path = path }
-    return path == self.path ? [] : [.pathChanged(path)]
+    return self.path.map(path.isNew(after:)) ?? true ? [.pathChanged(path)] : []
   }
 
   private static func obstacle(on path: KernelPath?) -> ConnectionEvent.NotViableReason? {

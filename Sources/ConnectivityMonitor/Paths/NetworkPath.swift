@@ -88,6 +88,19 @@ extension NetworkPath {
   }
 }
 
+extension NetworkPath {
+  /// Returns whether a ``PathMonitor`` returns the path after `other`. Only these properties count.
+  package func isNew(after other: NetworkPath) -> Bool {
+    func isNew(_ path: KernelPath?, after other: KernelPath?) -> Bool {
+      guard let path, let other else { return path != nil || other != nil }
+      return path.isNew(after: other)
+    }
+    return self.category != other.category || self.family != other.family
+      || self.dns != other.dns || self.refusal?.reason != other.refusal?.reason
+      || isNew(self.ipv4, after: other.ipv4) || isNew(self.ipv6, after: other.ipv6)
+  }
+}
+
 // Properties of the path that the summary follows.
 extension NetworkPath {
   /// Whether traffic can flow.

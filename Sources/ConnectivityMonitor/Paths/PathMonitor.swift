@@ -13,7 +13,10 @@ public import Logging
 ///
 /// 1. The current path comes first. If connd is not running, or is silent for two seconds, that
 ///    path is ``NetworkPath/unknown``. connd is found as soon as its socket appears (C7).
-/// 2. Then each change follows, in order. A path equal to the previous one is skipped.
+/// 2. Then each change follows, in order. A path is skipped if it has the same category, family,
+///    DNS settings and refusal as the previous one, and for each family the same status, reason,
+///    links, medium, source, gateway, table, cost, constraint, validation and quality. Properties
+///    that a later version adds make no path new.
 /// 3. A bounce is reported: if the path was lost and came back, ``NetworkPath/interrupted`` comes
 ///    in between, even if both paths are equal (T2). Connections may have died.
 /// 4. If connd goes away, the last path stays valid, so a restart has no effect. If connd is not
