@@ -1,7 +1,6 @@
 // The examples of the article FollowTheNetwork: it contains the code between the marks.
 
 // snippet: imports
-import Connectivity
 import ConnectivityMonitor
 // end
 

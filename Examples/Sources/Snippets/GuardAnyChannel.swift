@@ -3,7 +3,6 @@
 import AsyncHTTPClient
 
 // snippet: imports
-import Connectivity
 import ConnectivityClient
 import NIOCore
 import NIOPosix

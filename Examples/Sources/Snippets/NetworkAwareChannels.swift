@@ -1,7 +1,6 @@
 // The examples of the article NetworkAwareChannels: it contains the code between the marks.
 
 // snippet: imports
-import Connectivity
 import ConnectivityClient
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix

@@ -1,4 +1,3 @@
-import Connectivity
 import ConnectivityClient
 import GRPCCore
 

@@ -89,13 +89,13 @@ public final class NetworkAwareTransport: ClientTransport {
   /// The current state of the channel.
   public var connectivityState: ConnectivityState { self.channel.connectivity }
 
-  /// The current state, and then each new state in order. Each access subscribes anew.
+  /// The current state, and then each new state in order. Each access is a new subscription.
   public var connectivityStates: ConnectivityStates {
     ConnectivityStates(stream: self.channel.connectivityStates())
   }
 
-  /// The events of the channel's connections. Each access subscribes anew. The events end when the
-  /// channel is shut down.
+  /// The events of the channel's connections. Each access is a new subscription. The events end
+  /// when the channel is shut down.
   public var events: ConnectionEvents { ConnectionEvents(self.channel.events()) }
 
   public var retryThrottle: RetryThrottle? { self.methods.retryThrottle }

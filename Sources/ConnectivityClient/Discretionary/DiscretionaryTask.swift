@@ -46,9 +46,9 @@ public final class DiscretionaryTask: Sendable {
     /// (`PathMonitor.init(destination:mark:access:socket:)`).
     public var monitor = PathMonitor()
     /// How long the work may be held back, from the start of its run, in the machine's uptime.
-    /// After that time, work that has to wait ends with ``ExpiredError``, also at a later safe point.
-    /// The run always waits for connd's first answer, for at most two seconds. With a limit of
-    /// zero, work therefore runs now or not at all.
+    /// After that time, work that has to wait ends with ``ExpiredError``, also at a later safe
+    /// point. The run always waits for connd's first answer, for at most two seconds. With a limit
+    /// of zero, work therefore runs now or not at all.
     public var timeLimit: CallSettings.TimeLimit = .unlimited
     /// Whether the user asked for the work, so that it is never held back.
     public var isUserInitiated = false
@@ -70,8 +70,8 @@ public final class DiscretionaryTask: Sendable {
 
   /// The error of work that was held back until its time limit.
   ///
-  /// `NetworkUnavailableError.Reason.init(of:)` finds the reason in this error. Therefore the error also
-  /// triggers the fallback of ``withFallback(on:isolation:operation:fallback:)``.
+  /// `NetworkUnavailableError.Reason.init(of:)` finds the reason in this error. Therefore the error
+  /// also triggers the fallback of ``withFallback(on:isolation:operation:fallback:)``.
   public struct ExpiredError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The current path.
     public var path: NetworkPath
@@ -112,7 +112,8 @@ public final class DiscretionaryTask: Sendable {
   ///   - isolation: The actor on which `operation` runs.
   ///   - operation: The work. Receives the network, to wait for it at safe points.
   /// - Returns: The result of `operation`.
-  /// - Throws: The error of `operation`; ``ExpiredError``; `CancellationError` if the task is cancelled
+  /// - Throws: The error of `operation`; ``ExpiredError``; `CancellationError` if the task is
+  ///   cancelled
   ///   while it waits.
   public func run<Result>(
     isolation: isolated (any Actor)? = #isolation, _ operation: (Network) async throws -> Result

@@ -19,8 +19,8 @@ package enum SocketProbe {
   ///
   /// - Returns: A non-blocking socket, which the caller closes, or `nil` if the listen backlog
   ///   (listen(2)) is full.
-  /// - Throws: ``ConndError`` with the code `notAvailable`, `refused`, or `failed` for other errors, such as a path that is too long, or no
-  ///   descriptors left.
+  /// - Throws: ``ConndError`` with the code `notAvailable`, `refused`, or `failed` for other
+  ///   errors, such as a path that is too long, or no descriptors left.
   package static func connection(to path: String) throws(ConndError) -> CInt? {
     guard let address = UnixAddress(path: path) else {
       throw .failed("\(path) is too long for a Unix socket's path")

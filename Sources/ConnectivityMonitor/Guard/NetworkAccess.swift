@@ -23,8 +23,8 @@ public struct NetworkAccess: Hashable, Sendable {
   @nonexhaustive public enum WhenUnknown: Hashable, Sendable {
     /// The network may be used, because a missing connd must not block an application (C7).
     case allow
-    /// The network may not be used. Calls and connections fail with `NetworkUnavailableError` and the
-    /// reason `NetworkUnavailableError.Reason.unknown`. Discretionary work waits.
+    /// The network may not be used. Calls and connections fail with `NetworkUnavailableError` and
+    /// the reason `NetworkUnavailableError.Reason.unknown`. Discretionary work waits.
     case refuse
   }
 

@@ -25,8 +25,8 @@ private import Synchronization
 /// 6. A Multipath TCP connection survives the loss of a network as long as one of its subflows
 ///    works. (Before Linux 5.16 it is not guarded.)
 /// 7. A connection from an address of another machine is not guarded, and receives
-///    ``ConnectionEvent/unguarded(_:)``. A transparent proxy makes such connections, and connd does not see
-///    the rules by which their packets arrive.
+///    ``ConnectionEvent/unguarded(_:)``. A transparent proxy makes such connections, and connd does
+///    not see the rules by which their packets arrive.
 /// 8. If connd asks whether the peer responds, the guard enables keepalive for a moment, and the
 ///    kernel sends a probe (E4).
 ///
@@ -65,8 +65,8 @@ public final class SocketGuard: Sendable {
     }
   }
 
-  /// The events of the connection. Each access subscribes anew. The events end when the connection
-  /// is no longer guarded. The connection is guarded as long as a task reads.
+  /// The events of the connection. Each access is a new subscription. The events end when the
+  /// connection is no longer guarded. The connection is guarded as long as a task reads.
   public var events: ConnectionEvents { ConnectionEvents(self.core.events(), of: self) }
 
   private let core: Core
