@@ -410,7 +410,8 @@ bench-peers: release deps-bench deps-peers ## measure networkd, NetworkManager, 
 
 .PHONY: update
 update: ## update the packages that connd is built from (Package.resolved)
-	@dev/swift package update
+	@rm -f Package.resolved
+	dev/build connd
 
 .PHONY: lint
 lint: ## check the format and the size of the sources, and the English of all prose

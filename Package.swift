@@ -324,9 +324,8 @@ let package = Package(
     .trait(
       name: client,
       description: "Adds ConnectivityClient: gRPC channels, and a handler for SwiftNIO."),
-    // One trait, because SwiftPM passes several to the compiler in a random order, and then builds
-    // everything again.
-    .default(enabledTraits: [programs]),
+    // dev/swift enables only the first, because SwiftPM passes several to the compiler in a random
+    // order, and then builds everything again.
   ],
   dependencies: [
     .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),

@@ -7,7 +7,7 @@ let package = Package(
   name: "examples",
   platforms: [.macOS(.v15)],
   dependencies: [
-    .package(name: "connd", path: ".."),
+    .package(name: "connd", path: "..", traits: ["Client"]),
     .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),
     .package(url: "https://github.com/grpc/grpc-swift-nio-transport", from: "2.9.2"),
     .package(url: "https://github.com/grpc/grpc-swift-protobuf", from: "2.4.1"),
@@ -51,7 +51,6 @@ let package = Package(
     .target(
       name: "Snippets",
       dependencies: [
-        .product(name: "Connectivity", package: "connd"),
         .product(name: "ConnectivityClient", package: "connd"),
         .product(name: "ConnectivityMonitor", package: "connd"),
         .product(name: "ConnectivityTestKit", package: "connd"),

@@ -27,10 +27,11 @@ enum ExitStatus {
 
 extension ConndError {
   var exitStatus: ExitCode {
-    switch self {
-    case .notThere, .turnedAway, .failed: ExitStatus.notThere
+    switch self.code {
     case .refused: ExitStatus.refused
-    case .invalid: ExitStatus.usage
+    case .invalidRequest: ExitStatus.usage
+    case .notAvailable, .limitReached, .otherNamespace, .breakerOpen, .notGuardable, .failed:
+      ExitStatus.notThere
     }
   }
 
@@ -42,8 +43,9 @@ extension ConndError {
   func advice(
     socket: String?, hasSystemd: Bool = access("/run/systemd/system", F_OK) == 0
   ) -> String {
-    switch self {
-    case .notThere(let why):
+    let why = self.description
+    return switch self.code {
+    case .notAvailable:
       switch socket {
       case let socket? where Self.isOtherThanSocket(socket):
         "connd is not running: \(socket) is not a socket (name connd's socket with --socket or CONND_SOCKET)"
@@ -54,13 +56,13 @@ extension ConndError {
       default:
         "connd is not running: \(why) (start connd there, or name its socket with --socket or CONND_SOCKET)"
       }
-    case .refused(let why):
+    case .refused:
       "connd refuses this user: \(why)"
-    case .turnedAway(let why):
+    case .limitReached:
       "connd rejects this, because a limit is reached: \(why)"
-    case .invalid(let why):
+    case .invalidRequest:
       "connd rejects the request: \(why)"
-    case .failed(let why):
+    case .otherNamespace, .breakerOpen, .notGuardable, .failed:
       socket.map(Self.isTooLong) ?? false ? why : "connd did not answer: \(why)"
     }
   }

@@ -34,7 +34,7 @@ struct EndpointService {
     var keeper = keeper
     self.watcher.follow(try self.links.links())
     for await _ in self.watcher.changes where self.watcher.table.isComplete {
-      if self.watcher.table.isUnknown { throw ConndError.notThere("connd does not answer") }
+      if self.watcher.table.isUnknown { throw ConndError.notAvailable("connd does not answer") }
       return try keeper.plan(self.watcher.table)
     }
     throw NetlinkError(operation: "read notifications", code: EIO)

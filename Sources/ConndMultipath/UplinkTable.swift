@@ -71,7 +71,7 @@ extension NetworkPath {
       let source = path.source, !source.isLinkLocal
     else { return .lost }
     return .usable(
-      source, isFree: path.costsMoney == false && !path.isConstrained,
+      source, isFree: path.isExpensive == false && !path.isConstrained,
       limps: path.quality == .minimal)
   }
 }

@@ -71,11 +71,11 @@ extension JSON {
     ]
   }
 
-  package static func body(_ change: PathChange) -> JSON {
+  package static func body(_ change: ConnectivityChange.PathChange) -> JSON {
     ["status": .status(change.snapshot), "cause": .cause(change.cause)]
   }
 
-  package static func body(_ transition: Transition) -> JSON {
+  package static func body(_ transition: ConnectivityChange.Transition) -> JSON {
     [
       "from": .string(transition.from.rawValue),
       "to": .string(transition.to.rawValue),

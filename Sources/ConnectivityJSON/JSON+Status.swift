@@ -14,7 +14,7 @@ extension JSON {
       "flags": .flags(status.flags),
       "interface": .string(status.interface),
       "medium": .string(status.medium.rawValue),
-      "expensive": .bool(status.isExpensive),
+      "expensive": .bool(status.isMetered),
       "constrained": .bool(status.isConstrained),
       "ipv4": .path(status.ipv4),
       "ipv6": .path(status.ipv6),
@@ -64,7 +64,7 @@ extension JSON {
       "source": .string(path.source?.description),
       "gateway": .string(path.gateway?.description),
       "table": .number(path.table),
-      "expensive": .bool(path.isExpensive),
+      "expensive": .bool(path.isMetered),
       "constrained": .bool(path.isConstrained),
     ]
     return object.appending(known).appending(.constraint(path.constraint))
@@ -75,7 +75,7 @@ extension JSON {
     level == .none ? [:] : ["constraintLevel": .string(level.rawValue)]
   }
 
-  private static func validation(_ validation: Validation) -> JSON {
+  private static func validation(_ validation: KernelPath.Validation) -> JSON {
     [
       "state": .string(validation.state.rawValue),
       "source": .string(validation.source?.rawValue),
@@ -89,7 +89,7 @@ extension JSON {
     return object.appending(.path(path))
   }
 
-  package static func evidence(_ evidence: Evidence?) -> JSON {
+  package static func evidence(_ evidence: KernelPath.Evidence?) -> JSON {
     guard let evidence else { return .null }
     return [
       "source": .string(evidence.source.rawValue),

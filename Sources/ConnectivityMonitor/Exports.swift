@@ -1,3 +1,2 @@
-// The causes of errors, for callers that import no other module.
-@_exported public import struct Connectivity.FlowInvalidation
-@_exported public import struct Connectivity.NetworkUnavailable
+// This module re-exports the model, because its API uses the model's types.
+@_exported public import Connectivity

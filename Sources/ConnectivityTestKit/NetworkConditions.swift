@@ -14,7 +14,7 @@ public struct NetworkConditions: Hashable, Sendable {
   /// The name that distinguishes the network from others on the same interface, like an SSID or a
   /// router's MAC address.
   public var name: String
-  public var medium: Medium
+  public var medium: NetworkMedium
   /// The link to the network. Two networks on the same interface cannot exist at the same time.
   public var interface: String
   /// The attachment in IPv4, or `nil` if the network has no IPv4.
@@ -38,7 +38,7 @@ public struct NetworkConditions: Hashable, Sendable {
 
   /// Creates a network of any kind. A network without addresses passes no traffic.
   public init(
-    name: String, medium: Medium, interface: String, ipv4: Attachment? = nil,
+    name: String, medium: NetworkMedium, interface: String, ipv4: Attachment? = nil,
     ipv6: Attachment? = nil, isExpensive: Bool = false, constraint: ConstraintLevel = .none,
     reason: KernelPath.Reason? = nil
   ) {

@@ -1,7 +1,6 @@
 // The examples of the library's landing page: it contains the code between the marks.
 
 // snippet: imports
-import Connectivity
 import ConnectivityClient
 // end
 

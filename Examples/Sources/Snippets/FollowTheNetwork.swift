@@ -1,7 +1,6 @@
 // The examples of the article FollowTheNetwork: it contains the code between the marks.
 
 // snippet: imports
-import Connectivity
 import ConnectivityMonitor
 // end
 
@@ -24,7 +23,7 @@ func followTheNetworkFollow() async {
 func followTheNetworkOnce() async {
   // snippet: once
   let path = await PathMonitor().currentPath
-  await download(path.isConstrained || path.isExpensive ? "small" : "large")
+  await download(path.isConstrained || path.isExpensive != false ? "small" : "large")
   // end
 }
 

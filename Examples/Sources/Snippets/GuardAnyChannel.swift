@@ -3,7 +3,6 @@
 import AsyncHTTPClient
 
 // snippet: imports
-import Connectivity
 import ConnectivityClient
 import NIOCore
 import NIOPosix
@@ -30,17 +29,13 @@ private final class MyHandler: ChannelInboundHandler {
 
   // snippet: events
   func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-    switch event {
-    case let event as ConnectivityEvents.ViabilityUpdate:
-      show(event.isViable ? "goes on" : "stands still")
-    case is ConnectivityEvents.BetterPathAvailable:
-      show("connect anew, and close this one when its work is done")
-    case is ConnectivityEvents.BetterPathUnavailable:
-      show("not so: stay on this one")
-    case let event as ConnectivityEvents.PathChanged:
-      show("by \(event.path.interface ?? "nothing")")
-    default:
-      context.fireUserInboundEventTriggered(event)
+    switch event as? ConnectionEvent {
+    case .viable: show("goes on")
+    case .notViable(let reason): show("stands still: \(reason)")
+    case .betterPathAvailable: show("connect anew, and close this one when its work is done")
+    case .betterPathGone: show("not so: stay on this one")
+    case .pathChanged(let path): show("by \(path.interface ?? "nothing")")
+    default: context.fireUserInboundEventTriggered(event)
     }
   }
   // end

@@ -1,7 +1,6 @@
 // The examples of the article NetworkAwareChannels: it contains the code between the marks.
 
 // snippet: imports
-import Connectivity
 import ConnectivityClient
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
@@ -78,12 +77,15 @@ func networkAwareChannelsEvents(_ transport: NetworkAwareTransport) async {
   // snippet: events
   for await event in transport.events {
     switch event {
-    case .path(let path): show("by \(path.interface ?? "nothing")")
-    case .viability(let isViable): show(isViable ? "goes on" : "stands still")
-    case .betterPath(let exists): show(exists ? "a better path exists" : "this path is the best")
+    case .pathChanged(let path): show("by \(path.interface ?? "nothing")")
+    case .viable: show("goes on")
+    case .notViable(let reason): show("stands still: \(reason)")
+    case .betterPathAvailable: show("a better path exists")
+    case .betterPathGone: show("this path is the best")
     case .invalidated(let invalidation): show("\(invalidation)")
-    case .unguarded(let reason): show("not guarded: \(reason)")
-    @unknown default: break
+    case .unguarded(let why) where why.code == .notAvailable: show("not guarded until connd runs")
+    case .unguarded(let why): show("not guarded: \(why)")
+    default: break
     }
   }
   // end

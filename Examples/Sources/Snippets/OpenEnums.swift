@@ -1,4 +1,3 @@
-import Connectivity
 import ConnectivityClient
 import GRPCCore
 
@@ -40,7 +39,7 @@ func word(for handling: InvalidationHandling) -> String {
   }
 }
 
-func word(for limit: TimeLimit) -> String {
+func word(for limit: CallSettings.TimeLimit) -> String {
   switch limit {
   case .timeout, .deadline: "limited"
   case .unlimited: "unlimited"
@@ -68,5 +67,21 @@ func word(for handling: NetworkAccess.WhenUnknown) -> String {
   case .allow: "allow"
   case .refuse: "refuse"
   @unknown default: "allow"
+  }
+}
+
+func word(for severity: Invalidation.Severity) -> String {
+  switch severity {
+  case .destroy: "dead"
+  case .drain, .advise: "in doubt"
+  @unknown default: "in doubt"
+  }
+}
+
+func word(for assistance: NetworkAwareTransport.Config.Assistance) -> String {
+  switch assistance {
+  case .never: "never"
+  case .inexpensive, .allowed: "sometimes"
+  @unknown default: "sometimes"
   }
 }

@@ -107,7 +107,7 @@ private struct NetworkTeller: Service {
       for await path in self.monitor {
         // Without connd the path is unknown, which counts as online.
         var words = [path.isOnline ? "now on \(path.medium)" : "now offline"]
-        if path.isExpensive { words.append("expensive") }
+        if path.isExpensive == true { words.append("expensive") }
         if path.isConstrained { words.append("constrained") }
         say(words.joined(separator: ", "))
       }

@@ -30,7 +30,7 @@ struct HTTPClientTests {
           await connections.requests(2)
           try await network.waitForFlows(atLeast: 1)
           network.become(.cellular)
-          await #expect(throws: FlowInvalidation.self) { try await hanging.value }
+          await #expect(throws: InvalidationError.self) { try await hanging.value }
           let next = try await client.get("\(url)/hello")
           #expect(next == "hello")
           #expect(connections.count == 2)

@@ -154,7 +154,7 @@ struct GuardCommand: ConnctlCommand {
         if remote.needsLink, self.interface == nil, host.link == nil {
           throw ValidationError("\(remote) is link-local: add its link, as in \(remote)%eth0")
         }
-        throw ConndError.invalid(refusal.message)
+        throw ConndError.invalidRequest(refusal.message)
       case .flow(_, let generation, let event):
         if let path = event.ownPath, path.status == .satisfied { local = local ?? path.source }
         try self.show(

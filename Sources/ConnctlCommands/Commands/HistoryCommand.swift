@@ -81,9 +81,11 @@ extension Connectivity_V1_ListTransitionsResponse {
   /// Returns the changes in the order of publication.
   func changes() throws -> [ConnectivityChange] {
     let changes =
-      try self.transitions.map { ConnectivityChange.transition(try Transition($0)) }
+      try self.transitions.map {
+        ConnectivityChange.transition(try ConnectivityChange.Transition($0))
+      }
       + self.invalidations.map { .invalidation(try Invalidation($0)) }
-      + self.paths.map { .path(try PathChange($0)) }
+      + self.paths.map { .path(try ConnectivityChange.PathChange($0)) }
     return changes.sorted { $0.generation < $1.generation }
   }
 }

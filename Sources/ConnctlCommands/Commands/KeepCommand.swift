@@ -82,15 +82,12 @@ struct KeepCommand: ConnctlCommand {
       case .snapshot(let snapshot), .gap(let snapshot): tell(snapshot.status)
       case .change(let change): if let snapshot = change.snapshot { tell(snapshot.status) }
       case .disconnected(let error):
-        switch error {
-        case .refused, .invalid: throw error
-        case .notThere, .turnedAway, .failed:
-          self.console.remark(
-            ConndMessage.absent(
-              error, wasThere: wasThere.load(ordering: .relaxed),
-              left: "the units are left as they are"))
-          return
-        }
+        if error.isFinal { throw error }
+        self.console.remark(
+          ConndMessage.absent(
+            error, wasThere: wasThere.load(ordering: .relaxed),
+            left: "the units are left as they are"))
+        return
       case .resumed: self.console.remark(ConndMessage.back())
       }
       wasThere.store(true, ordering: .relaxed)

@@ -78,7 +78,7 @@ extension JSON {
       "name": .string(network.hasName ? network.name : nil),
       "identity": .string(network.hasIdentity ? network.identity : nil),
       "link": .string(network.hasLink ? network.link : nil),
-      "medium": .string(Medium(network.medium).rawValue),
+      "medium": .string(NetworkMedium(network.medium).rawValue),
       "constrained": .choice(network.constrained),
       "expensive": .choice(network.expensive),
       "current": .bool(network.current),
@@ -122,7 +122,7 @@ extension Style {
       rows.add(
         Text(name.isEmpty ? "-" : name),
         Text(hasTwin ? "open or protected" : network.identity, .faint),
-        Text(network.current ? Medium(network.medium).rawValue : "-"),
+        Text(network.current ? NetworkMedium(network.medium).rawValue : "-"),
         Text(parts.joined(separator: ", ")))
     }
     return rows.lines(self)

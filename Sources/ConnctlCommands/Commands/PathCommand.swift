@@ -59,7 +59,7 @@ struct PathCommand: ConnctlCommand {
       case .absent(.disconnected(let error)): throw error
       case .absent(.elsewhere(let foreign)): throw foreign
       case .resumed, .question: continue
-      case .flow(_, _, .refused(let refusal)): throw ConndError.invalid(refusal.message)
+      case .flow(_, _, .refused(let refusal)): throw ConndError.invalidRequest(refusal.message)
       case .flow(_, _, let event): if let path = event.ownPath { return path }
       }
     }

@@ -121,7 +121,7 @@ struct Wait: Sendable {
       let isKnown = last.isKnown
       if !isKnown { last.set(.failure(error)) }
       // connd may start later. Other errors do not go away by themselves.
-      guard case .notThere = error, isKnown || self.isPatient else { throw error }
+      guard error.code == .notAvailable, isKnown || self.isPatient else { throw error }
       self.say(ConndMessage.absent(error, wasThere: isKnown))
     case .resumed:
       self.say(ConndMessage.back())

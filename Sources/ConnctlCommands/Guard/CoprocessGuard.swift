@@ -99,10 +99,7 @@ final class CoprocessGuard: Sendable {
       switch event {
       case .absent(.elsewhere(let foreign)): throw foreign
       case .absent(.disconnected(let error)):
-        switch error {
-        case .refused, .invalid: throw error
-        case .notThere, .turnedAway, .failed: break
-        }
+        if error.isFinal { throw error }
         if !isAbsent { self.console.remark(ConndMessage.absent(error, wasThere: hasAnswered)) }
         isAbsent = true
       // Without flows, the guard does not look for connd, so this may be wrong.

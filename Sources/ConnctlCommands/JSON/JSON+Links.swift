@@ -12,8 +12,8 @@ extension JSON {
       "index": .number(link.index),
       "name": .string(link.name),
       "kind": .string(link.hasKind ? link.kind : nil),
-      "medium": .string(Medium(link.medium).rawValue),
-      "evidence": .evidence(link.hasEvidence ? Evidence(link.evidence) : nil),
+      "medium": .string(NetworkMedium(link.medium).rawValue),
+      "evidence": .evidence(link.hasEvidence ? KernelPath.Evidence(link.evidence) : nil),
       "state": .string(LinkState(known: link.state)?.rawValue),
       "expensive": .bool(link.expensive),
       "constrained": .bool(link.constrained),
@@ -118,7 +118,7 @@ extension JSON {
   private static func unused(_ unused: Connectivity_V1_UnusedLink) -> JSON {
     [
       "interface": .string(unused.link.name),
-      "medium": .string(Medium(unused.link.medium).rawValue),
+      "medium": .string(NetworkMedium(unused.link.medium).rawValue),
       "state": .string(LinkState(known: unused.link.state)?.rawValue),
       "reason": .string(UnusedReason(unused.reason).rawValue),
       "routePrefix": .string(unused.hasRoutePrefix ? unused.routePrefix : nil),

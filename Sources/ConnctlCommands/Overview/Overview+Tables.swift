@@ -27,7 +27,7 @@ extension Overview {
     for link in self.chosen(folding.links, drawing.options) {
       var cells = [Text(link.name)]
       if hasKind { cells.append(Text(link.kind)) }
-      let medium = Medium(link.medium)
+      let medium = NetworkMedium(link.medium)
       cells.append(medium == .unknown ? Text("-", .faint) : Text(medium.rawValue))
       cells.append(link.stateText)
       if hasSignal {
@@ -51,7 +51,7 @@ extension Overview {
   ) -> [Connectivity_V1_Link] {
     let shown = links.filter { link in
       options.shows(
-        link.name, link.kind, Medium(link.medium).rawValue, link.wireless.ssid,
+        link.name, link.kind, NetworkMedium(link.medium).rawValue, link.wireless.ssid,
         (link.alternativeNames + link.addresses).joined(separator: " "))
     }
     func traffic(_ link: Connectivity_V1_Link) -> UInt64 {

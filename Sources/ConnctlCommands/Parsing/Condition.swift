@@ -74,7 +74,7 @@ extension Condition.Subject {
     case .other: status.category == .other
     case .ipv4: status.ipv4.status == .satisfied
     case .ipv6: status.ipv6.status == .satisfied
-    case .metered, .expensive: status.path.costsMoney
+    case .metered, .expensive: status.path.isExpensive
     case .constrained: status.isConstrained
     case .ultra: status.path.constraint == .ultra
     case .validated: status.path.validation.isValidated

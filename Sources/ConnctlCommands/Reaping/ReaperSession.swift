@@ -74,10 +74,7 @@ final class ReaperSession: Sendable {
     try await follower.run { event in
       switch event {
       case .disconnected(let error):
-        switch error {
-        case .refused, .invalid: throw error
-        case .notThere, .turnedAway, .failed: break
-        }
+        if error.isFinal { throw error }
         self.reportsFailure.store(false, ordering: .relaxed)
         self.reaper.withLock { $0.lost() }
         self.report(

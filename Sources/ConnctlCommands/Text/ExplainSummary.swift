@@ -35,7 +35,7 @@ extension Connectivity_V1_Explanation {
   private func use(of path: KernelPath, comparedWith asked: String?, isOneOfTwo: Bool) -> String {
     guard path.status == .satisfied, let link = path.interface else { return self.obstacle(path) }
     if path.medium == .loopback { return "The address belongs to this machine." }
-    let isTunnel = self.links.first.map { Medium($0.medium) == .tunnel } ?? false
+    let isTunnel = self.links.first.map { NetworkMedium($0.medium) == .tunnel } ?? false
     let below = path.chain.count > 1 ? "\(path.chainText.dropFirst(link.count))" : ""
     let kind = self.isTranslated ? ", translated IPv4\(below)" : isTunnel ? ", a tunnel\(below)" : ""
     let way = link + kind + path.medium.note
@@ -121,7 +121,7 @@ extension Connectivity_V1_Explanation {
   }
 }
 
-extension Medium {
+extension NetworkMedium {
   /// The medium in a sentence: ` (Wi-Fi)`. Empty if its name does not help users.
   fileprivate var note: String {
     switch self {

@@ -45,7 +45,7 @@ struct FoldedChange: Hashable, Sendable {
   }
 }
 
-extension PathChange {
+extension ConnectivityChange.PathChange {
   /// The text `constrained on wlan0, by alice`, or `nil` if no override changed.
   var overrideText: String? {
     guard self.cause.trigger == .user else { return nil }
@@ -53,12 +53,12 @@ extension PathChange {
     let what =
       switch self.cause.change {
       case "constrainedSet": status.isConstrained ? "constrained" : "not constrained"
-      case "expensiveSet": status.isExpensive ? "metered" : "not metered"
+      case "expensiveSet": status.isMetered ? "metered" : "not metered"
       default: ""
       }
     guard !what.isEmpty else {
       let costs = [
-        status.isExpensive ? "metered" : nil, status.path.constraint.word,
+        status.isMetered ? "metered" : nil, status.path.constraint.word,
       ].compactMap { $0 }
       return self.cause.text
         + (costs.isEmpty ? "" : "; still \(costs.joined(separator: " and "))")

@@ -17,7 +17,7 @@ extension Style {
     var table = Table(["LINK", "KIND", "MEDIUM", "STATE", "DEFAULT", "ADDRESSES"])
     for row in rows {
       let link = row.link
-      let medium = Medium(link.medium)
+      let medium = NetworkMedium(link.medium)
       let defaults = [link.defaultIpv4 ? "ipv4" : nil, link.defaultIpv6 ? "ipv6" : nil]
       var notes = link.addresses
       if let text = folding?.portText(of: link) { notes.append(text) }

@@ -51,7 +51,7 @@ struct Metrics {
       AddressFamily.allCases.compactMap { Self.pathInfo(status[$0], $0) })
     self.gauge(
       "metered", "Whether the path costs money. Absent while that is unknown.",
-      status.path.costsMoney.map { [([], $0 ? "1" : "0")] } ?? [])
+      status.path.isExpensive.map { [([], $0 ? "1" : "0")] } ?? [])
     self.gauge(
       "constrained", "Whether the user asked to save data on the path.",
       [([], status.isConstrained ? "1" : "0")])
@@ -103,7 +103,7 @@ struct Metrics {
 
   private static func pathInfo(_ path: KernelPath, _ family: AddressFamily) -> Sample? {
     guard path.status == .satisfied, let interface = path.interface else { return nil }
-    let metered = path.costsMoney.map { $0 ? "yes" : "no" } ?? "unknown"
+    let metered = path.isExpensive.map { $0 ? "yes" : "no" } ?? "unknown"
     return (
       [
         ("family", family.rawValue), ("interface", interface), ("medium", path.medium.rawValue),

@@ -74,7 +74,7 @@ extension KernelPath {
 
   /// The text `, metered, constrained, captive portal`.
   var costs: String {
-    (self.isExpensive ? ", metered" : "") + (self.constraint.word.map { ", " + $0 } ?? "")
+    (self.isMetered ? ", metered" : "") + (self.constraint.word.map { ", " + $0 } ?? "")
       + self.validation.text
   }
 }

@@ -134,7 +134,7 @@ struct Template: Hashable, Sendable {
     // Empty while offline, because a bar would show an unusable link as the one in use.
     case .interface: .word(isOnline ? status.interface : nil)
     case .medium: .word(isOnline ? status.medium.rawValue : nil)
-    case .metered: .flag(isOnline && status.isExpensive, "metered")
+    case .metered: .flag(isOnline && status.isMetered, "metered")
     case .constrained: .flag(isOnline && status.isConstrained, "constrained")
     case .validation: .word(isOnline ? status.path.validation.state.rawValue : nil)
     case .portal: .word(isOnline ? status.path.validation.portal : nil)
@@ -174,7 +174,9 @@ extension StatusEvent {
 }
 
 extension ConnectivityChange {
-  var transition: Transition? { if case .transition(let value) = self { value } else { nil } }
+  var transition: ConnectivityChange.Transition? {
+    if case .transition(let value) = self { value } else { nil }
+  }
   var invalidation: Invalidation? { if case .invalidation(let value) = self { value } else { nil } }
 
   var cause: ChangeCause {

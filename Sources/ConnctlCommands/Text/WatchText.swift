@@ -81,7 +81,7 @@ extension ConnectivityChange {
   }
 }
 
-extension Transition {
+extension ConnectivityChange.Transition {
   fileprivate var headline: Text {
     if self.cause.isStart { return Text(Text.tied("connd", "started"), self.to.ink) }
     if self.from == self.to { return Text("\(self.to.rawValue) bounced", .middling) }
@@ -98,7 +98,7 @@ extension Transition {
   }
 }
 
-extension PathChange {
+extension ConnectivityChange.PathChange {
   /// Returns the text of the paths, given the text of the cause.
   func details(_ cause: String) -> String {
     "\(self.snapshot.status.families + self.snapshot.status.costs): \(cause)"
@@ -109,7 +109,7 @@ extension Invalidation {
   fileprivate var details: String { "\(self.scope.text): \(self.reason.text)" }
 }
 
-extension FlowInvalidation {
+extension InvalidationError {
   /// - Parameter obstacle: A text that replaces the cause.
   fileprivate func details(obstacle: String?) -> String {
     let socket = self.socket.map { "; \($0.text(since: "the change"))" } ?? ""
@@ -124,7 +124,7 @@ extension FlowInvalidation {
     switch self.reason {
     case .policy:
       let costs = [
-        self.path?.isExpensive == true ? "metered" : nil,
+        self.path?.isMetered == true ? "metered" : nil,
         self.path?.constraint.word,
       ].compactMap { $0 }
       return costs.isEmpty ? nil : "the path is \(costs.joined(separator: " and "))"

@@ -86,7 +86,7 @@ extension ConnectivityStatus {
   var costs: String { self.category == .none ? "" : self.path.costs }
 }
 
-extension Validation {
+extension KernelPath.Validation {
   /// The text `, captive portal`, or `, has a portal` if it is unknown whether the user has logged
   /// in. Empty if traffic reaches the internet, or nothing is known.
   var text: String {

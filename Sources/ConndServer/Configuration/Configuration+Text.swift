@@ -40,7 +40,7 @@ extension LinkPolicy.Rule {
 extension InvalidationPolicy {
   /// The grace periods of routes, and of each medium with a configured or default grace period.
   fileprivate var graceText: String {
-    let media = Medium.allCases.compactMap { medium -> String? in
+    let media = NetworkMedium.allCases.compactMap { medium -> String? in
       let grace = self.carrierGrace[medium]
       guard grace != nil || Self().carrierGrace[medium] != nil else { return nil }
       return "\(medium.rawValue): \((grace ?? .zero).text)"

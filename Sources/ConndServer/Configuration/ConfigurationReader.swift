@@ -118,7 +118,7 @@ extension LinkPolicy.Rule {
     try node.forEachEntry { entry throws(ConfigurationError) in
       switch entry.name {
       case "match": self.match = try entry.value.text()
-      case "medium": self.medium = try entry.value.oneOf(Medium.self)
+      case "medium": self.medium = try entry.value.oneOf(NetworkMedium.self)
       case "expensive": self.expensive = try entry.value.flag()
       case "constrained": self.constraint = try entry.value.constraint()
       default: throw entry.unknown(["match", "medium", "expensive", "constrained"])
@@ -148,11 +148,11 @@ extension InvalidationPolicy {
     try node.forEachEntry { entry throws(ConfigurationError) in
       if entry.name == "route" {
         self.routeGrace = try entry.value.duration()
-      } else if let medium = Medium(rawValue: entry.name) {
+      } else if let medium = NetworkMedium(rawValue: entry.name) {
         let grace = try entry.value.duration()
         self.carrierGrace[medium] = grace > .zero ? grace : nil
       } else {
-        throw entry.unknown(["route"] + Medium.allCases.map(\.rawValue))
+        throw entry.unknown(["route"] + NetworkMedium.allCases.map(\.rawValue))
       }
     }
   }

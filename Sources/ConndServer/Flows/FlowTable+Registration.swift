@@ -263,8 +263,8 @@ extension KernelPath {
     var path = KernelPath(
       status: self.status, reason: self.reason, chain: self.chain, medium: self.medium,
       source: self.source, sourcePrefixLength: self.sourcePrefixLength, gateway: self.gateway,
-      table: self.table, isExpensive: self.isExpensive, constraint: self.constraint)
-    path.isCostUnknown = self.isCostUnknown
+      table: self.table, isExpensive: self.isCostUnknown ? nil : self.isMetered,
+      constraint: self.constraint)
     path.guessedLinks = self.guessedLinks
     return path
   }

@@ -63,7 +63,7 @@ enum CostRequest: Sendable {
     var subject: CostOverrides.Subject
     var override: CostOverride?
     /// The name, unless it is hidden, and the medium. `nil` if the machine is not on the network.
-    var current: (name: String?, medium: Medium)?
+    var current: (name: String?, medium: NetworkMedium)?
   }
 
   /// The reason why a request was refused.

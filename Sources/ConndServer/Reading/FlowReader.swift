@@ -159,14 +159,14 @@ final class FlowReader {
       }
       let path = try self.reader.pathByItself(facts, self.view)
       return FlowReading.Guesses(
-        isExpensive: path.isCostUnknown && shown.isExpensive,
+        isExpensive: path.isCostUnknown && shown.isMetered,
         isConstrained: path.isConstrained != shown.isConstrained)
     }
     var certain = facts
     certain.guess = nil
     let path = try self.reader.pathByItself(certain, self.view)
     return FlowReading.Guesses(
-      isExpensive: path.isExpensive != shown.isExpensive,
+      isExpensive: path.isMetered != shown.isMetered,
       isConstrained: path.isConstrained != shown.isConstrained)
   }
 

@@ -56,7 +56,7 @@ struct KernelQueries {
         of: facts.allLinks, medium: path.medium, by: network?.hash
       ).evidence
       if evidence.state == .unknown, !path.isCostUnknown {
-        evidence = CostEvidence(path.isExpensive ? .yes : .no, .lastKnown)
+        evidence = CostEvidence(path.isMetered ? .yes : .no, .lastKnown)
       }
       explanation.cost = evidence
     }

@@ -20,7 +20,7 @@ struct LinkReport: Sendable {
 
   var facts: LinkFacts
   /// The evidence for the link's own medium.
-  var evidence: Evidence
+  var evidence: KernelPath.Evidence
   var isExpensive: Bool
   var constraint: ConstraintLevel
   var addresses: [Address]

@@ -51,7 +51,7 @@ struct CurrentNetwork: Hashable, Sendable {
   var hash: NetworkHash
   /// The SSID, the operator's name, or the gateway's address.
   var name: String
-  var medium: Medium
+  var medium: NetworkMedium
   /// The names of the links that reach the network, the out-link first.
   var links: [String]
 }

@@ -25,7 +25,7 @@ struct TunnelCosts {
     for facts in facts.links where facts.isTunnel {
       if self.costs.count >= Self.maxTunnels { self.costs = [:] }
       self.costs[facts.link.index] = Cost(
-        isExpensive: path.isExpensive, constraint: path.constraint,
+        isExpensive: path.isMetered, constraint: path.constraint,
         isGuess: path.guessedLinks > 0)
     }
   }
@@ -50,7 +50,7 @@ extension KernelPath {
   func costing(_ cost: TunnelCosts.Cost?) -> KernelPath {
     guard let cost else { return self }
     var path = self
-    path.isExpensive = cost.isExpensive
+    path.isMetered = cost.isExpensive
     if path.constraint == .none { path.constraint = cost.constraint }
     path.isCostUnknown = false
     return path

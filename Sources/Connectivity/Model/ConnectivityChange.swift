@@ -1,9 +1,9 @@
 /// A published change, as subscribers receive it. Indirect, because changes are copied often.
 @nonexhaustive public indirect enum ConnectivityChange: Hashable, Sendable {
-  case transition(Transition)
-  case path(PathChange)
+  case transition(ConnectivityChange.Transition)
+  case path(ConnectivityChange.PathChange)
   case invalidation(Invalidation)
-  case dns(DNSChange)
+  case dns(ConnectivityChange.DNSChange)
 
   /// The generation, larger than those of all earlier changes.
   public var generation: UInt64 {
@@ -56,42 +56,44 @@
   }
 }
 
-/// A change of the category, or a bounce: the path went away and came back.
-public struct Transition: Hashable, Sendable {
-  public var from: NetworkCategory
-  public var to: NetworkCategory
-  /// Whether the path was lost in between, even if `from` equals `to` (T2).
-  public var bounced: Bool
-  public var cause: ChangeCause
-  /// The time of publication.
-  public var time: WallTime
-  public var snapshot: ConnectivitySnapshot
+extension ConnectivityChange {
+  /// A change of the category, or a bounce: the path went away and came back.
+  public struct Transition: Hashable, Sendable {
+    public var from: NetworkCategory
+    public var to: NetworkCategory
+    /// Whether the path was lost in between, even if `from` equals `to` (T2).
+    public var bounced: Bool
+    public var cause: ChangeCause
+    /// The time of publication.
+    public var time: WallTime
+    public var snapshot: ConnectivitySnapshot
 
-  public init(
-    from: NetworkCategory, to: NetworkCategory, bounced: Bool, cause: ChangeCause, time: WallTime,
-    snapshot: ConnectivitySnapshot
-  ) {
-    self.from = from
-    self.to = to
-    self.bounced = bounced
-    self.cause = cause
-    self.time = time
-    self.snapshot = snapshot
+    package init(
+      from: NetworkCategory, to: NetworkCategory, bounced: Bool, cause: ChangeCause, time: WallTime,
+      snapshot: ConnectivitySnapshot
+    ) {
+      self.from = from
+      self.to = to
+      self.bounced = bounced
+      self.cause = cause
+      self.time = time
+      self.snapshot = snapshot
+    }
   }
-}
 
-/// A change of a path, or of connd's knowledge about it. The latter may change the category
-/// although the network is the same.
-public struct PathChange: Hashable, Sendable {
-  public var cause: ChangeCause
-  /// The time of publication.
-  public var time: WallTime
-  public var snapshot: ConnectivitySnapshot
+  /// A change of a path, or of connd's knowledge about it. The latter may change the category
+  /// although the network is the same.
+  public struct PathChange: Hashable, Sendable {
+    public var cause: ChangeCause
+    /// The time of publication.
+    public var time: WallTime
+    public var snapshot: ConnectivitySnapshot
 
-  public init(cause: ChangeCause, time: WallTime, snapshot: ConnectivitySnapshot) {
-    self.cause = cause
-    self.time = time
-    self.snapshot = snapshot
+    package init(cause: ChangeCause, time: WallTime, snapshot: ConnectivitySnapshot) {
+      self.cause = cause
+      self.time = time
+      self.snapshot = snapshot
+    }
   }
 }
 

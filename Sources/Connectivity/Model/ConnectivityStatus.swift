@@ -35,9 +35,10 @@ public struct ConnectivityStatus: Hashable, Sendable {
   /// The outgoing link of the summary's path, or `nil` if it has none.
   public var interface: String? { self.path.interface }
   /// The medium of the lowest link of the summary's path.
-  public var medium: Medium { self.path.medium }
-  /// Whether sending on the summary's path costs money.
-  public var isExpensive: Bool { self.path.isExpensive }
+  public var medium: NetworkMedium { self.path.medium }
+  /// Whether sending on the summary's path costs money, or `nil` if unknown.
+  public var isExpensive: Bool? { self.path.isExpensive }
+  package var isMetered: Bool { self.path.isMetered }
   /// Whether the user asked to save data on the summary's path.
   public var isConstrained: Bool { self.path.isConstrained }
 }
@@ -64,7 +65,7 @@ public struct ConnectivitySnapshot: Hashable, Sendable {
   /// The DNS configuration, or `nil` if unknown.
   public var dns: DNSSettings?
 
-  public init(
+  package init(
     generation: UInt64, since: WallTime, status: ConnectivityStatus, dns: DNSSettings? = nil
   ) {
     self.generation = generation

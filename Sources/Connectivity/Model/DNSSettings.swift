@@ -57,19 +57,21 @@ public struct DNSSettings: Hashable, Sendable {
   }
 }
 
-/// A change of the DNS configuration.
-public struct DNSChange: Hashable, Sendable {
-  public var generation: UInt64
-  /// The configuration after the change.
-  public var settings: DNSSettings
-  public var cause: ChangeCause
-  /// The time of publication.
-  public var time: WallTime
+extension ConnectivityChange {
+  /// A change of the DNS configuration.
+  public struct DNSChange: Hashable, Sendable {
+    public var generation: UInt64
+    /// The configuration after the change.
+    public var settings: DNSSettings
+    public var cause: ChangeCause
+    /// The time of publication.
+    public var time: WallTime
 
-  public init(generation: UInt64, settings: DNSSettings, cause: ChangeCause, time: WallTime) {
-    self.generation = generation
-    self.settings = settings
-    self.cause = cause
-    self.time = time
+    package init(generation: UInt64, settings: DNSSettings, cause: ChangeCause, time: WallTime) {
+      self.generation = generation
+      self.settings = settings
+      self.cause = cause
+      self.time = time
+    }
   }
 }

@@ -9,7 +9,7 @@ package indirect enum FlowEvent: Hashable, Sendable {
   /// path.
   case betterPathGone(KernelPath)
   /// The flow is no longer viable, or may not be. With severity `destroy` it is no longer guarded.
-  case invalidation(FlowInvalidation)
+  case invalidation(InvalidationError)
   /// connd does not guard the flow. Other flows are unaffected.
   case refused(FlowRefusal)
 }
@@ -33,7 +33,7 @@ extension FlowEvent {
   }
 
   /// The invalidation, if the event is one.
-  package var invalidation: FlowInvalidation? {
+  package var invalidation: InvalidationError? {
     if case .invalidation(let invalidation) = self { invalidation } else { nil }
   }
 
@@ -75,7 +75,7 @@ package struct FlowRefusal: Error, Hashable, Sendable {
 }
 
 /// The announcement that one flow is no longer viable: the cause of the `RPCError` of its calls.
-public struct FlowInvalidation: Error, Hashable, Sendable {
+public struct InvalidationError: Error, Hashable, Sendable {
   public var reason: Invalidation.Reason
   public var severity: Invalidation.Severity
   public var cause: ChangeCause
@@ -86,12 +86,12 @@ public struct FlowInvalidation: Error, Hashable, Sendable {
   /// Whether to move the connection to ``path`` (I12).
   package var migrates = false
   /// The forbidden property, or `nil` if the reason is not ``Invalidation/Reason/policy``.
-  public var networkUnavailableReason: NetworkUnavailable.Reason?
+  public var networkUnavailableReason: NetworkUnavailableError.Reason?
 
   public init(
     reason: Invalidation.Reason, severity: Invalidation.Severity, cause: ChangeCause,
     path: KernelPath?,
-    socket: SocketTestimony? = nil, networkUnavailableReason: NetworkUnavailable.Reason? = nil
+    socket: SocketTestimony? = nil, networkUnavailableReason: NetworkUnavailableError.Reason? = nil
   ) {
     self.reason = reason
     self.severity = severity

@@ -144,26 +144,26 @@ extension IPAddress: LosslessStringConvertible, CustomStringConvertible {
 }
 
 /// A prefix: the destination of a route, or the subnet of an address.
-public struct IPPrefix: Hashable, Sendable, CustomStringConvertible {
+package struct IPPrefix: Hashable, Sendable, CustomStringConvertible {
   /// The address with all bits after `length` zero.
-  public let address: IPAddress
+  package let address: IPAddress
   /// The number of significant leading bits, up to 32 or 128.
-  public let length: Int
+  package let length: Int
 
   /// Creates the prefix of `length` bits that contains `address`. Returns `nil` if the family does
   /// not allow the length.
-  public init?(_ address: IPAddress, length: Int) {
+  package init?(_ address: IPAddress, length: Int) {
     guard (0...address.family.bitWidth).contains(length) else { return nil }
     self.length = length
     self.address = address.masked(to: length)
   }
 
   /// Returns whether the prefix contains the address. False for another family.
-  public func contains(_ address: IPAddress) -> Bool {
+  package func contains(_ address: IPAddress) -> Bool {
     address.family == self.address.family && address.masked(to: self.length) == self.address
   }
 
-  public var description: String { "\(self.address)/\(self.length)" }
+  package var description: String { "\(self.address)/\(self.length)" }
 }
 
 extension IPAddress {

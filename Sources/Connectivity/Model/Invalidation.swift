@@ -8,7 +8,7 @@ public struct Invalidation: Hashable, Sendable {
   /// The time of publication.
   public var time: WallTime
 
-  public init(
+  package init(
     generation: UInt64, reason: Reason, severity: Severity, scope: Scope, cause: ChangeCause,
     time: WallTime
   ) {
@@ -47,7 +47,7 @@ extension Invalidation {
   }
 
   /// How a client should treat the channels, most severe first.
-  public enum Severity: String, Hashable, Sendable, CaseIterable, Comparable {
+  @nonexhaustive public enum Severity: String, Hashable, Sendable, CaseIterable, Comparable {
     /// Fail the calls in flight, close the connection, and reconnect.
     case destroy
     /// Let the calls in flight finish, and use a new connection for new calls.
@@ -77,7 +77,7 @@ extension Invalidation {
     /// The destination of the channels, or `nil` for any.
     public var destination: Destination?
 
-    public init(
+    package init(
       interface: String? = nil, family: AddressFamily? = nil, localAddresses: [IPAddress]? = nil,
       destination: Destination? = nil
     ) {

@@ -4,7 +4,7 @@
 public struct InvalidationPolicy: Hashable, Sendable {
   /// How long a link may stay without carrier before its flows are destroyed, by the path's medium
   /// (I10). A medium without an entry has no grace period. By default, Wi-Fi has one second.
-  public var carrierGrace: [Medium: Duration]
+  public var carrierGrace: [NetworkMedium: Duration]
   /// How long a route, or an address on a link that is up, may be missing (I1, I10).
   public var routeGrace: Duration
   /// The severity of a better path for flows on the old path (I3).
@@ -13,7 +13,7 @@ public struct InvalidationPolicy: Hashable, Sendable {
   public var categoryChanged: Invalidation.Severity
 
   public init(
-    carrierGrace: [Medium: Duration] = Self.defaultCarrierGrace,
+    carrierGrace: [NetworkMedium: Duration] = Self.defaultCarrierGrace,
     routeGrace: Duration = .seconds(1),
     betterPath: Invalidation.Severity = .destroy, categoryChanged: Invalidation.Severity = .destroy
   ) {
@@ -23,8 +23,8 @@ public struct InvalidationPolicy: Hashable, Sendable {
     self.categoryChanged = categoryChanged
   }
 
-  @usableFromInline package static var defaultCarrierGrace: [Medium: Duration] {
-    let graces = Medium.allCases.map { ($0, $0.traits.grace) }
+  @usableFromInline package static var defaultCarrierGrace: [NetworkMedium: Duration] {
+    let graces = NetworkMedium.allCases.map { ($0, $0.traits.grace) }
     return Dictionary(uniqueKeysWithValues: graces.filter { $1 > .zero })
   }
 }

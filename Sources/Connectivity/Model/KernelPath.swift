@@ -48,9 +48,9 @@ public struct KernelPath: Hashable, Sendable {
   /// The outgoing link and the links below it, from top to bottom. Empty without a path.
   public var chain: [PathLink]
   /// The medium of the path's lowest link.
-  public var medium: Medium
+  public var medium: NetworkMedium
   /// The evidence for the medium, or `nil` without a path.
-  public var evidence: Evidence?
+  public var evidence: KernelPath.Evidence?
   /// The source address that the kernel would use.
   public var source: IPAddress?
   /// The prefix length of the source address's subnet, in bits, or `nil` if unknown.
@@ -59,10 +59,10 @@ public struct KernelPath: Hashable, Sendable {
   public var gateway: IPAddress?
   /// The routing table that answered: 254 is main.
   public var table: UInt32?
-  /// Whether sending on this path costs money; `false` if unknown.
-  public var isExpensive: Bool
+  /// Whether sending on this path is known to cost money.
+  package var isMetered: Bool
   /// Whether the cost is unknown, as below a tunnel that does not report its remote endpoint.
-  public var isCostUnknown = false
+  package var isCostUnknown: Bool
   /// How far programs should save data on this path.
   public var constraint: ConstraintLevel
   /// The number of guessed links at the bottom of the chain: those below a tunnel that does not
@@ -70,7 +70,7 @@ public struct KernelPath: Hashable, Sendable {
   /// traffic can flow.
   public var guessedLinks = 0
   /// Whether traffic on this path reaches the internet, according to other sources.
-  public var validation = Validation.unknown
+  public var validation = KernelPath.Validation.unknown
   /// How well this user's traffic passes on the path, as far as connd knows.
   public var quality = LinkQuality.unknown
   /// Why unbound connections may not use this path beside the default path (W5, W6), or `nil` if
@@ -78,9 +78,9 @@ public struct KernelPath: Hashable, Sendable {
   package var objection: OtherWay.Reason?
 
   public init(
-    status: Status, reason: Reason? = nil, chain: [PathLink] = [], medium: Medium = .unknown,
-    evidence: Evidence? = nil, source: IPAddress? = nil, sourcePrefixLength: Int? = nil,
-    gateway: IPAddress? = nil, table: UInt32? = nil, isExpensive: Bool = false,
+    status: Status, reason: Reason? = nil, chain: [PathLink] = [], medium: NetworkMedium = .unknown,
+    evidence: KernelPath.Evidence? = nil, source: IPAddress? = nil, sourcePrefixLength: Int? = nil,
+    gateway: IPAddress? = nil, table: UInt32? = nil, isExpensive: Bool? = false,
     constraint: ConstraintLevel = .none
   ) {
     self.status = status
@@ -92,8 +92,19 @@ public struct KernelPath: Hashable, Sendable {
     self.sourcePrefixLength = sourcePrefixLength
     self.gateway = gateway
     self.table = table
-    self.isExpensive = isExpensive
+    self.isMetered = isExpensive == true
+    self.isCostUnknown = isExpensive == nil
     self.constraint = constraint
+  }
+
+  /// Whether streams treat the path as new after `other`. A property added later changes nothing.
+  package func isNew(after other: KernelPath) -> Bool {
+    self.status != other.status || self.reason != other.reason || self.chain != other.chain
+      || self.guessedLinks != other.guessedLinks || self.medium != other.medium
+      || self.source != other.source || self.gateway != other.gateway || self.table != other.table
+      || self.isMetered != other.isMetered || self.isCostUnknown != other.isCostUnknown
+      || self.constraint != other.constraint || self.validation != other.validation
+      || self.quality != other.quality || self.objection != other.objection
   }
 
   /// The name of the outgoing link.
@@ -102,10 +113,11 @@ public struct KernelPath: Hashable, Sendable {
   /// Whether programs should save data on this path.
   public var isConstrained: Bool { self.constraint != .none }
 
-  /// Whether sending on this path costs money, or `nil` if unknown, as before the first path.
-  public var costsMoney: Bool? {
+  /// Whether sending on this path costs money, or `nil` if unknown, as below a tunnel that does not
+  /// report its remote endpoint, or without a path.
+  public var isExpensive: Bool? {
     let hasLinks = self.status == .satisfied || self.status == .requiresConnection
-    return hasLinks && !self.isCostUnknown ? self.isExpensive : nil
+    return hasLinks && !self.isCostUnknown ? self.isMetered : nil
   }
 
   /// The chain without the guessed links.
@@ -144,5 +156,91 @@ public struct PathLink: Hashable, Sendable {
   public init(index: UInt32, name: String) {
     self.index = index
     self.name = name
+  }
+}
+
+extension KernelPath {
+  /// The evidence for a link's medium: the source by rule K5, and its value.
+  public struct Evidence: Hashable, Sendable {
+    /// The sources of rule K5, most trusted first.
+    @nonexhaustive public enum Source: String, Hashable, Sendable, CaseIterable {
+      /// The configuration's `links`.
+      case configuration
+      /// `IFLA_INFO_KIND`
+      case kind
+      /// The ARPHRD type.
+      case hardwareType
+      /// `DEVTYPE` in the link's sysfs `uevent`.
+      case deviceType
+      /// A `phy80211` in the link's sysfs directory.
+      case phy80211
+      /// The data of nl80211.
+      case nl80211
+      /// ModemManager reports that the link belongs to a modem.
+      case modemManager
+      /// The name of the device's driver.
+      case driver
+      /// A name prefix that is known for one medium.
+      case name
+      /// No source had evidence.
+      case none
+    }
+
+    public var source: Source
+    /// The value as reported by the source: `wlan`, `qmi_wwan`, `wwan*`.
+    public var value: String
+    public var medium: NetworkMedium
+
+    package init(_ source: Source, _ value: String, _ medium: NetworkMedium) {
+      self.source = source
+      self.value = value
+      self.medium = medium
+    }
+  }
+
+  /// Whether traffic on a path reaches the internet, according to other sources (V1).
+  ///
+  /// connd sends nothing to find out. It passes on what NetworkManager, a router or
+  /// systemd-networkd reports. The value never ends a connection (V2).
+  public struct Validation: Hashable, Sendable {
+    @nonexhaustive public enum State: String, Hashable, Sendable, CaseIterable {
+      /// No source has checked. The network may have a ``portal`` nevertheless.
+      case unknown
+      /// A check met a captive portal: the user has to log in first.
+      case portal
+      /// The network works, but does not lead to the internet.
+      case limited
+      /// A check reached the internet.
+      case full
+    }
+
+    /// The sources, most trusted first.
+    @nonexhaustive public enum Source: String, Hashable, Sendable, CaseIterable {
+      /// The connectivity check of NetworkManager for the device.
+      case networkManager
+      /// The captive-portal option of a router advertisement (RFC 8910).
+      case routerAdvertisement
+      /// The captive portal in the state file of systemd-networkd, from DHCP or a router.
+      case networkd
+    }
+
+    public var state: State
+    /// The source of the state, or of the portal if the state is unknown. `nil` without both.
+    public var source: Source?
+    /// The URI of the captive portal's API (RFC 8908), or `nil` without one. If the state is
+    /// unknown, the user may have logged in already. The network chose this text: do not open it
+    /// without asking the user.
+    public var portal: String?
+
+    package init(_ state: State, _ source: Source? = nil, portal: String? = nil) {
+      self.state = state
+      self.source = source
+      self.portal = portal
+    }
+
+    public static let unknown = Validation(.unknown)
+
+    /// Whether a check reached the internet, or `nil` if no source has an answer.
+    public var isValidated: Bool? { self.state == .unknown ? nil : self.state == .full }
   }
 }

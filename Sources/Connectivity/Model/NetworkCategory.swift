@@ -12,7 +12,7 @@
 
   /// Creates the category of rule K1. The flags decide between none, cellular and the rest; the
   /// medium divides the rest.
-  public init(_ flags: ReachabilityFlags, medium: Medium) {
+  public init(_ flags: ReachabilityFlags, medium: NetworkMedium) {
     guard flags.reachable, !flags.connectionRequired else {
       self = .none
       return
@@ -52,7 +52,7 @@ public struct ReachabilityFlags: Hashable, Sendable {
   /// Whether the medium of the path's lowest link is cellular (K4).
   public var isWWAN: Bool
 
-  public init(reachable: Bool, connectionRequired: Bool, isWWAN: Bool) {
+  package init(reachable: Bool, connectionRequired: Bool, isWWAN: Bool) {
     self.reachable = reachable
     self.connectionRequired = connectionRequired
     self.isWWAN = isWWAN
@@ -65,43 +65,5 @@ public struct ReachabilityFlags: Hashable, Sendable {
       reachable: reachable,
       connectionRequired: path.status == .requiresConnection,
       isWWAN: reachable && path.medium == .cellular)
-  }
-}
-
-/// The evidence for a link's medium: the source by rule K5, and its value.
-public struct Evidence: Hashable, Sendable {
-  /// The sources of rule K5, most trusted first.
-  @nonexhaustive public enum Source: String, Hashable, Sendable, CaseIterable {
-    /// The configuration's `links`.
-    case configuration
-    /// `IFLA_INFO_KIND`
-    case kind
-    /// The ARPHRD type.
-    case hardwareType
-    /// `DEVTYPE` in the link's sysfs `uevent`.
-    case deviceType
-    /// A `phy80211` in the link's sysfs directory.
-    case phy80211
-    /// The data of nl80211.
-    case nl80211
-    /// ModemManager reports that the link belongs to a modem.
-    case modemManager
-    /// The name of the device's driver.
-    case driver
-    /// A name prefix that is known for one medium.
-    case name
-    /// No source had evidence.
-    case none
-  }
-
-  public var source: Source
-  /// The value as reported by the source: `wlan`, `qmi_wwan`, `wwan*`.
-  public var value: String
-  public var medium: Medium
-
-  public init(_ source: Source, _ value: String, _ medium: Medium) {
-    self.source = source
-    self.value = value
-    self.medium = medium
   }
 }

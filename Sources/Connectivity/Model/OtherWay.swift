@@ -39,10 +39,10 @@ public struct OtherWay: Hashable, Sendable {
   public var isAllowed: Bool { self.path != nil && self.whyNot == nil }
 
   /// Creates an `OtherWay` that connections may use.
-  public init(_ path: KernelPath) { self.path = path }
+  package init(_ path: KernelPath) { self.path = path }
 
   /// Creates an `OtherWay` that connections may not use, with the reason.
-  public init(_ path: KernelPath? = nil, whyNot: Reason) {
+  package init(_ path: KernelPath? = nil, whyNot: Reason) {
     self.path = path
     self.whyNot = whyNot
   }

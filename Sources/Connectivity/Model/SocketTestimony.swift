@@ -10,7 +10,7 @@ public struct SocketTestimony: Hashable, Sendable {
   /// Whether the peer has yet to acknowledge data.
   public var hasUnacknowledgedData: Bool
 
-  public init(
+  package init(
     lastHeard: Duration, roundTrip: Duration, timeouts: Int, hasUnacknowledgedData: Bool
   ) {
     self.lastHeard = lastHeard

@@ -15,7 +15,7 @@ extension KernelPath: CustomStringConvertible {
     }
     if let source = self.source { text += " from \(source)" }
     if let gateway = self.gateway { text += " via \(gateway)" }
-    if self.isExpensive { text += ", expensive" }
+    if self.isMetered { text += ", expensive" }
     if self.isCostUnknown { text += ", of unknown cost" }
     if self.isConstrained { text += ", constrained" }
     return "satisfied, \(text)"
@@ -65,7 +65,7 @@ extension ConnectivityChange: CustomStringConvertible {
   }
 }
 
-extension Transition: CustomStringConvertible {
+extension ConnectivityChange.Transition: CustomStringConvertible {
   /// The text `wired → none: carrier lost on eth0 (RTM_NEWLINK)`.
   public var description: String {
     let bounced = self.bounced ? ", after a bounce" : ""
@@ -73,12 +73,12 @@ extension Transition: CustomStringConvertible {
   }
 }
 
-extension PathChange: CustomStringConvertible {
+extension ConnectivityChange.PathChange: CustomStringConvertible {
   /// The new paths and the cause.
   public var description: String { "path: \(self.cause); now \(self.snapshot.status)" }
 }
 
-extension DNSChange: CustomStringConvertible {
+extension ConnectivityChange.DNSChange: CustomStringConvertible {
   /// The cause and the new servers.
   public var description: String {
     let servers = self.settings.servers.map(\.description).joined(separator: ", ")
@@ -118,7 +118,7 @@ extension Invalidation.Scope: CustomStringConvertible {
   }
 }
 
-extension FlowInvalidation: CustomStringConvertible {
+extension InvalidationError: CustomStringConvertible {
   /// The text `destroy, interface lost: carrier lost on eth0 (RTM_NEWLINK); now requires
   /// connection: eth0 has no carrier`.
   public var description: String {

@@ -118,7 +118,7 @@ final class CallLog: Sendable {
     if let invalidation = (error as? RPCError)?.invalidation {
       metadata["invalidation"] = .string(invalidation.reason.rawValue)
     }
-    if let reason = error.flatMap({ NetworkUnavailable.Reason(of: $0) }) {
+    if let reason = error.flatMap({ NetworkUnavailableError.Reason(of: $0) }) {
       metadata["network_unavailable_reason"] = .string(reason.rawValue)
     }
     logger.log(

@@ -35,10 +35,10 @@ public struct CallSettings: Sendable {
   public var access: NetworkAccess
   /// The maximum duration of the call, after which it ends with `DEADLINE_EXCEEDED`. A timeout in
   /// the call's own `CallOptions` takes precedence.
-  public var timeLimit: TimeLimit?
+  public var timeLimit: CallSettings.TimeLimit?
   /// The algorithms that the server may compress the call's responses with. Algorithms that the
-  /// channel does not accept are ignored. `nil` means all of them.
-  public var acceptedCompression: CompressionAlgorithmSet?
+  /// channel does not accept are ignored. `none` means no compression.
+  public var acceptedCompression: CompressionAlgorithmSet
   /// The maximum size of a decompressed response. A call with a larger response fails with
   /// `RESOURCE_EXHAUSTED`. `nil` means the general limit for messages.
   public var decompressionLimit: DecompressionLimit?
@@ -56,8 +56,8 @@ public struct CallSettings: Sendable {
 
   public init(
     logger: Logger? = nil, requestID: RequestIDProvider? = nil, requestIDHeader: String? = nil,
-    access: NetworkAccess = .unrestricted, timeLimit: TimeLimit? = nil,
-    acceptedCompression: CompressionAlgorithmSet? = nil,
+    access: NetworkAccess = .unrestricted, timeLimit: CallSettings.TimeLimit? = nil,
+    acceptedCompression: CompressionAlgorithmSet = .all,
     decompressionLimit: DecompressionLimit? = nil,
     onRequestID: (@Sendable (String) -> Void)? = nil,
     onWait: (@Sendable (KernelPath) -> Void)? = nil,
@@ -82,7 +82,7 @@ public struct CallSettings: Sendable {
       requestIDHeader: self.requestIDHeader ?? channel.requestIDHeader,
       access: self.access.intersection(channel.access),
       timeLimit: self.timeLimit ?? channel.timeLimit,
-      acceptedCompression: self.acceptedCompression ?? channel.acceptedCompression,
+      acceptedCompression: self.acceptedCompression.intersection(channel.acceptedCompression),
       decompressionLimit: self.decompressionLimit ?? channel.decompressionLimit,
       onRequestID: self.onRequestID ?? channel.onRequestID,
       onWait: self.onWait ?? channel.onWait,
@@ -129,22 +129,24 @@ public func withCallSettings<Result>(
   return try await CallSettings.$box.withValue(.init(settings), operation: operation)
 }
 
-/// The maximum duration of a call, including the wait for a connection. A timeout in the call's
-/// `CallOptions` takes precedence, whether shorter or longer.
-@nonexhaustive public enum TimeLimit: Hashable, Sendable {
-  /// A duration from the start of the call.
-  case timeout(Duration)
-  /// A point in time.
-  case deadline(ContinuousClock.Instant)
-  /// No limit, even if the channel has one.
-  case unlimited
+extension CallSettings {
+  /// The maximum duration of a call, including the wait for a connection. A timeout in the call's
+  /// `CallOptions` takes precedence, whether shorter or longer.
+  @nonexhaustive public enum TimeLimit: Hashable, Sendable {
+    /// A duration from the start of the call.
+    case timeout(Duration)
+    /// A point in time.
+    case deadline(ContinuousClock.Instant)
+    /// No limit, even if the channel has one.
+    case unlimited
 
-  /// Returns the time left from `now`, or `nil` without a limit. Zero if the limit has passed.
-  func remaining(_ now: ContinuousClock.Instant) -> Duration? {
-    switch self {
-    case .timeout(let duration): max(duration, .zero)
-    case .deadline(let instant): max(now.duration(to: instant), .zero)
-    case .unlimited: nil
+    /// Returns the time left from `now`, or `nil` without a limit. Zero if the limit has passed.
+    func remaining(_ now: ContinuousClock.Instant) -> Duration? {
+      switch self {
+      case .timeout(let duration): max(duration, .zero)
+      case .deadline(let instant): max(now.duration(to: instant), .zero)
+      case .unlimited: nil
+      }
     }
   }
 }

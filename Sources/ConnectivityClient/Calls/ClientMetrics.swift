@@ -20,7 +20,7 @@ struct ClientMetrics: Sendable {
   private var factory: any MetricsFactory { self.own ?? MetricsSystem.factory }
 
   /// Counts an invalidation of a connection.
-  func invalidated(_ invalidation: FlowInvalidation) {
+  func invalidated(_ invalidation: InvalidationError) {
     self.count(
       "connectivity_client_invalidations",
       [
@@ -55,7 +55,7 @@ struct ClientMetrics: Sendable {
   }
 
   /// Counts a call or a connection that was refused, because it may not use the network.
-  func refused(_ reason: NetworkUnavailable.Reason) {
+  func refused(_ reason: NetworkUnavailableError.Reason) {
     self.count("connectivity_client_refusals", [("reason", reason.rawValue)])
   }
 

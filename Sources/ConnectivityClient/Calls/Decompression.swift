@@ -62,7 +62,7 @@ final class DecompressionGuard: Sendable {
 
   /// Starts a call. Returns `nil` if its settings contain nothing to enforce.
   func begin(_ settings: CallSettings) -> ResponseSizes? {
-    if settings.decompressionLimit == nil, settings.acceptedCompression == nil { return nil }
+    if settings.decompressionLimit == nil, settings.acceptedCompression == .all { return nil }
     return self.state.withLock { state in
       state.last += 1
       let sizes = ResponseSizes(
@@ -95,12 +95,11 @@ final class ResponseSizes: Sendable {
   let id: UInt64
   /// `nil` means no limit.
   private let limit: DecompressionLimit?
-  /// `nil` means all algorithms of the channel.
-  private let accepted: CompressionAlgorithmSet?
+  private let accepted: CompressionAlgorithmSet
   /// The wire sizes, in bytes, of messages that are not checked yet; `nil` for an uncompressed one.
   private let waiting = Mutex<Deque<Int?>>([])
 
-  init(id: UInt64, limit: DecompressionLimit?, accepted: CompressionAlgorithmSet? = nil) {
+  init(id: UInt64, limit: DecompressionLimit?, accepted: CompressionAlgorithmSet = .all) {
     self.id = id
     self.limit = limit
     self.accepted = accepted
@@ -108,11 +107,11 @@ final class ResponseSizes: Sendable {
 
   /// Removes algorithms that the call does not accept from the request's headers.
   func restrict(_ headers: inout HPACKHeaders) {
-    guard let accepted = self.accepted else { return }
+    if self.accepted == .all { return }
     let name = "grpc-accept-encoding"
     let offered = headers[canonicalForm: name]
     headers.remove(name: name)
-    for algorithm in offered where accepted.contains(named: algorithm) {
+    for algorithm in offered where self.accepted.contains(named: algorithm) {
       headers.add(name: name, value: String(algorithm))
     }
   }

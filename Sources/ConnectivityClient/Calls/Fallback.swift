@@ -31,9 +31,9 @@ private import NIOPosix
 /// - Returns: The result of the last closure that ran.
 /// - Throws: The error of the last closure that ran.
 public func withFallback<Result>(
-  on reasons: Set<NetworkUnavailable.Reason>, isolation: isolated (any Actor)? = #isolation,
+  on reasons: Set<NetworkUnavailableError.Reason>, isolation: isolated (any Actor)? = #isolation,
   operation: () async throws -> Result,
-  fallback: (NetworkUnavailable.Reason) async throws -> Result
+  fallback: (NetworkUnavailableError.Reason) async throws -> Result
 ) async throws -> Result {
   do {
     return try await withCallSettings(
@@ -41,7 +41,7 @@ public func withFallback<Result>(
       operation: operation)
   } catch {
     guard
-      !Task.isCancelled, let reason = NetworkUnavailable.Reason(of: error),
+      !Task.isCancelled, let reason = NetworkUnavailableError.Reason(of: error),
       reasons.contains(reason)
     else { throw error }
     return try await fallback(reason)
@@ -50,15 +50,15 @@ public func withFallback<Result>(
 
 extension NetworkAccess {
   /// Allows all networks except for the given reasons.
-  init(forbidding reasons: Set<NetworkUnavailable.Reason>) {
+  init(forbidding reasons: Set<NetworkUnavailableError.Reason>) {
     self.init(
       allowsExpensiveAccess: !reasons.contains(.expensive),
       allowsConstrainedAccess: !reasons.contains(.constrained),
-      prohibitedMedia: Set(Medium.allCases.filter { reasons.contains(.init($0)) }))
+      prohibitedMedia: Set(NetworkMedium.allCases.filter { reasons.contains(.init($0)) }))
   }
 }
 
-extension NetworkUnavailable.Reason {
+extension NetworkUnavailableError.Reason {
   /// Creates the reason why the current network may not be used, or `nil` if `error` has another
   /// cause.
   ///
@@ -69,10 +69,10 @@ extension NetworkUnavailable.Reason {
     // The loop is bounded, because an error may name itself as its cause.
     for _ in 0..<16 {
       switch next {
-      case let refusal as NetworkUnavailable:
+      case let refusal as NetworkUnavailableError:
         self = refusal.reason
         return
-      case let invalidation as FlowInvalidation:
+      case let invalidation as InvalidationError:
         guard let reason = invalidation.networkUnavailableReason else { return nil }
         self = reason
         return

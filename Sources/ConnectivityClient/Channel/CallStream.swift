@@ -128,7 +128,7 @@ extension Connection {
   fileprivate var invalidationError: RPCError? { self.invalidation.map { RPCError($0) } }
 }
 
-extension FlowInvalidation: RPCErrorConvertible {
+extension InvalidationError: RPCErrorConvertible {
   public var rpcErrorCode: RPCError.Code { .unavailable }
   public var rpcErrorCause: (any Error)? { self }
   public var rpcErrorMessage: String {

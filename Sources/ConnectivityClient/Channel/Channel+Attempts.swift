@@ -31,7 +31,7 @@ extension Channel {
       return
     }
     var failure: RPCError?
-    var refusal: NetworkUnavailable?
+    var refusal: NetworkUnavailableError?
     var paths = AttemptedPaths()
     for one in await self.askOnceMore(tries) {
       switch one.outcome {
@@ -234,7 +234,7 @@ extension Channel {
     var includeLocal = false
 
     /// Returns why a call may use none of the paths, or `nil` if it may use one.
-    func refusal(_ access: NetworkAccess) -> NetworkUnavailable? {
+    func refusal(_ access: NetworkAccess) -> NetworkUnavailableError? {
       if self.includeLocal { return nil }
       // Unsatisfied paths do not count, because no call can use them.
       let paths = (self.tried + self.unwanted).filter { $0?.status != .unsatisfied }

@@ -19,7 +19,7 @@ extension Channel {
     /// The server sent GOAWAY right after its SETTINGS.
     case left(RPCError)
     /// Nothing was sent, because the channel may not use the path.
-    case forbidden(NetworkUnavailable)
+    case forbidden(NetworkUnavailableError)
     /// Nothing was sent, because no waiting call may use the path.
     case unwanted
     /// The trial of the default way (W7) was ready, but only after a retransmission.
@@ -207,7 +207,7 @@ extension Channel {
       state.attempts[connection.serial] = nil
       guard state.machine.isConnecting(id) else { return ([], nil) }
       state.connections[id] = connection
-      for event in state.news.begin(on: connection.path) { state.events.yield(event) }
+      state.events.yield(state.news.begin(on: connection.path))
       let losers = (
         state.takeAttempts { $0.id == id }, state.guards,
         state.machine.silentConnection(beside: id)?.stalledSince != nil
@@ -285,7 +285,7 @@ extension Channel {
     case .stall(let event): self.handle(event, of: id, serial)
     case .unguarded(let obstacle):
       let connection = self.state.withLock { state in
-        state.events.yield(.unguarded(obstacle.rawValue))
+        state.events.yield([.unguarded(obstacle.error)])
         return state.attempts[serial]
       }
       self.logger?.info(

@@ -34,8 +34,10 @@ extension Channel {
           // The event belongs to a failed attempt.
           self?.noticed(report.event.path, report.phase)
         }
-      } askPeer: { [weak connection] in
-        connection?.askPeer()
+      } askPeer: { [weak self, weak connection] in
+        guard let connection else { return }
+        self?.publish(of: connection) { _ in [.asked] }
+        connection.askPeer()
       }
     }
   }
@@ -71,7 +73,7 @@ extension Channel {
   ) -> FlowGuard.Flow? {
     let config = self.settings.config
     var flow = FlowGuard.Flow(
-      to: remote, transport, mark: config.mark, boundTo: config.interface ?? link,
+      to: remote, transport, mark: config.mark ?? 0, boundTo: config.interface ?? link,
       for: config.access, guardsLoopback: config.socket.guardsLoopback)
     if isFree { flow?.forbidsExpensive = true }
     return flow
@@ -81,7 +83,7 @@ extension Channel {
     let (event, phase) = (report.event, report.phase)
     connection.note(event)
     report.warn(self.logger, connection.metadata)
-    self.publish(event, of: connection)
+    self.publish(of: connection) { $0.record(event, for: self.settings.config.access) }
     if let invalidation = self.settings.config.access.invalidation(by: event) {
       // An attempt that would be invalid from the start is not made, and does not cause another
       // attempt.
@@ -117,9 +119,7 @@ extension Channel {
     }
     self.update { state in
       state.path = .unknown
-      if state.isInUse(connection) {
-        state.events.yield(.unguarded("\(absence)"))
-      }
+      if state.isInUse(connection) { state.events.yield(state.news.unguarded(absence.error)) }
       return state.suspend(connection, false)
     }
   }
@@ -143,12 +143,12 @@ extension Channel {
     }
   }
 
-  /// Sends an event of the connection in use to the channel's observers.
-  private func publish(_ event: FlowEvent, of connection: Connection) {
+  /// Records news of the connection in use, and sends the events to the channel's observers.
+  private func publish(
+    of connection: Connection, _ record: (inout ConnectionNews) -> [ConnectionEvent]
+  ) {
     self.state.withLock { state in
-      guard state.isInUse(connection) else { return }
-      let news = state.news.record(event, for: self.settings.config.access)
-      for event in news { state.events.yield(event) }
+      if state.isInUse(connection) { state.events.yield(record(&state.news)) }
     }
   }
 
@@ -182,7 +182,7 @@ extension Channel {
   /// - Parameter report: The guard's report, or `nil` if the channel itself found the connection
   ///   dead.
   func invalidate(
-    _ connection: Connection, _ invalidation: FlowInvalidation,
+    _ connection: Connection, _ invalidation: InvalidationError,
     _ report: ConnectionGuard.Report? = nil
   ) {
     let action = self.settings.config.onInvalidation.action(for: invalidation)

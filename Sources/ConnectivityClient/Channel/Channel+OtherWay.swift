@@ -105,7 +105,7 @@ extension Channel {
       let path = await self.settings.otherWay(remote, port), path.isAllowed, let path = path.path
     else { return nil }
     // An unknown cost is not free.
-    if self.settings.config.assist == .inexpensive, path.costsMoney != false { return nil }
+    if self.settings.config.assist == .inexpensive, path.isExpensive != false { return nil }
     return path
   }
 
@@ -129,7 +129,7 @@ extension Channel {
     let cause = ChangeCause(.quality, "stalled", interface: path?.interface)
     self.invalidate(
       connection,
-      FlowInvalidation(
+      InvalidationError(
         reason: .silent, severity: .destroy, cause: cause, path: path, socket: testimony))
   }
 

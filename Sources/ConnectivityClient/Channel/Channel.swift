@@ -32,7 +32,7 @@ final class Channel: Sendable {
     var lastCall: UInt64 = 0
     var lastSerial: UInt64 = 0
     var states = Observers<ConnectivityState>()
-    var events = Observers<NetworkAwareTransport.Event>()
+    var events = Observers<ConnectionEvent>()
     /// The state of the connection in use, as its guard reports it.
     var news = ConnectionNews()
     /// The flows of the addresses that failed in the last attempt. Their paths may improve. Empty
@@ -99,19 +99,20 @@ final class Channel: Sendable {
 
   /// Returns a stream of the current state, and then each change, until the channel is shut down.
   func connectivityStates() -> AsyncStream<ConnectivityState> {
-    self.observe(\.states) { $0.machine.connectivity }
+    self.observe(\.states) { [$0.machine.connectivity] }
   }
 
-  /// Returns a stream of the current path, if known, and then the events of the connection in use.
-  func events() -> AsyncStream<NetworkAwareTransport.Event> {
+  /// Returns a stream of the present state of the connection in use, and then its events.
+  func events() -> AsyncStream<ConnectionEvent> {
     self.observe(\.events) { state in
-      state.machine.current.flatMap { state.connections[$0]?.path }.map { .path($0) }
+      let connection = state.machine.current.flatMap { state.connections[$0] }
+      return connection == nil ? [] : state.news.summary
     }
   }
 
   private func observe<Element>(
     _ observers: any WritableKeyPath<State, Observers<Element>> & Sendable,
-    first: (State) -> Element?
+    first: (State) -> [Element]
   ) -> AsyncStream<Element> {
     let (elements, observer, isOver) = self.state.withLock { state in
       // Under the lock, so that an older element cannot follow a newer one.
@@ -196,7 +197,7 @@ final class Channel: Sendable {
     var resumed: [(CheckedContinuation<Connection, any Error>, Swift.Result<Connection, any Error>)]
     resumed = []
     var ended: [AsyncStream<ConnectivityState>.Continuation] = []
-    var endedEvents: [AsyncStream<NetworkAwareTransport.Event>.Continuation] = []
+    var endedEvents: [AsyncStream<ConnectionEvent>.Continuation] = []
     var reported: [@Sendable (KernelPath) -> Void] = []
     var path = KernelPath.unknown
     var reconnected: Duration?
@@ -212,7 +213,7 @@ final class Channel: Sendable {
           let connection = state.machine.ready.flatMap { state.connections[$0] }
           self.reporter.yield(StateReport(state: connectivity, connection: connection))
           reconnected = state.reconnect.report(connectivity, now: .now) ?? reconnected
-          state.states.yield(connectivity)
+          state.states.yield([connectivity])
           if connectivity == .shutdown {
             self.reporter.finish()
             (ended, endedEvents) = (state.states.removeAll(), state.events.removeAll())

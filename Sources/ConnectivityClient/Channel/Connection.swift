@@ -213,7 +213,7 @@ final class Connection: Sendable {
   }
 
   /// Why the connection was destroyed, or `nil` if no reason is known.
-  var invalidation: FlowInvalidation? { self.core.state.withLock { $0.invalidation } }
+  var invalidation: InvalidationError? { self.core.state.withLock { $0.invalidation } }
 
   /// The last path that connd reported.
   var path: KernelPath? {
@@ -250,7 +250,7 @@ final class Connection: Sendable {
   }
 
   /// Fails calls in flight with `UNAVAILABLE`. `invalidation` is the reason, if there is one.
-  func destroy(_ invalidation: FlowInvalidation? = nil) {
+  func destroy(_ invalidation: InvalidationError? = nil) {
     let (cutter, link) = self.core.state.withLock { state in
       state.isRetired = true
       state.invalidation = state.invalidation ?? invalidation

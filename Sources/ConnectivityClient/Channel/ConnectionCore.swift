@@ -21,7 +21,7 @@ final class ConnectionCore: Sendable {
     /// connection.
     var (calls, streams, holds) = (0, 0, 0)
     var idleSince = ContinuousClock.now
-    var invalidation: FlowInvalidation?
+    var invalidation: InvalidationError?
     var path: KernelPath?
     /// The link of the first path, on which the connection is made.
     var link: UInt32?

@@ -24,7 +24,7 @@ struct ConnectionSettings: Sendable {
     guard let address, self.config.socket.guardsLoopback || !address.isLoopback else {
       return false
     }
-    return self.config.assist != .never && self.config.interface == nil && self.config.mark == 0
+    return self.config.assist != .never && self.config.interface == nil && self.config.mark ?? 0 == 0
   }
 
   private static func registry() -> NameResolverRegistry {
@@ -71,6 +71,6 @@ struct ConnectionSettings: Sendable {
       return channel.eventLoop.makeSucceededVoidFuture()
     }
     if self.config.access.isUnrestricted { channel.useMultipath(self.config.multipath) }
-    return socket.mark(self.config.mark).flatMap { socket.bind(to: self.config.interface) }
+    return socket.mark(self.config.mark ?? 0).flatMap { socket.bind(to: self.config.interface) }
   }
 }

@@ -16,3 +16,31 @@
   /// The channel makes no more connections.
   case shutdown
 }
+
+/// The states of a channel, in order: the current one, and then each new one. Ends after
+/// ``ConnectivityState/shutdown``.
+///
+/// Each sequence is a subscription of its own, for one task. A slow reader receives only the last
+/// 64 states.
+public struct ConnectivityStates: AsyncSequence, Sendable {
+  public typealias Element = ConnectivityState
+
+  let stream: AsyncStream<ConnectivityState>
+
+  public func makeAsyncIterator() -> AsyncIterator {
+    AsyncIterator(base: self.stream.makeAsyncIterator())
+  }
+
+  public struct AsyncIterator: AsyncIteratorProtocol {
+    var base: AsyncStream<ConnectivityState>.AsyncIterator
+
+    /// Returns the next state, or `nil` at the end or if the task was cancelled.
+    public mutating func next() async -> ConnectivityState? { await self.next(isolation: nil) }
+
+    /// Returns the next state without leaving the caller's actor, or `nil` at the end or if the
+    /// task was cancelled.
+    public mutating func next(isolation: isolated (any Actor)?) async -> ConnectivityState? {
+      await self.base.next(isolation: isolation)
+    }
+  }
+}

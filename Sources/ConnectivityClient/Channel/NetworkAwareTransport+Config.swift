@@ -20,9 +20,9 @@ extension NetworkAwareTransport {
     public var compression: HTTP2ClientTransport.Config.Compression
     /// The networks that the channel may use (C8).
     public var access: NetworkAccess
-    /// The mark of the channel's packets (`SO_MARK`, socket(7)), which routing rules can match; 0
-    /// means none. Without `CAP_NET_ADMIN`, a mark makes connecting fail.
-    public var mark: UInt32
+    /// The mark of the channel's packets (`SO_MARK`, socket(7)), which routing rules can match, or
+    /// `nil` for none. Without `CAP_NET_ADMIN`, a mark makes connecting fail.
+    public var mark: UInt32?
     /// The name of the link that the channel's connections are bound to (`SO_BINDTODEVICE`). `nil`
     /// leaves the choice to the kernel's routes. Needs no privileges. Connecting fails if the link
     /// does not exist.
@@ -64,7 +64,7 @@ extension NetworkAwareTransport {
 
     /// When new calls may move from a network that works badly to another link's default route.
     /// Calls never move if the destination has its own tunnel, rule or route.
-    public enum Assistance: Hashable, Sendable {
+    @nonexhaustive public enum Assistance: Hashable, Sendable {
       /// Never.
       case never
       /// If the other path costs nothing.
@@ -78,8 +78,8 @@ extension NetworkAwareTransport {
     ///
     /// These calls have received nothing for five seconds, and their connection has had three
     /// retransmission timeouts in a row (`TCP_INFO`). In the same silence, the channel's connection
-    /// to the same address by another link has received something. The error's cause is a
-    /// `FlowInvalidation` with the reason `silent`, which ``onInvalidation`` may keep. The server
+    /// to the same address by another link has received something. The error's cause is an
+    /// `InvalidationError` with the reason `silent`, which ``onInvalidation`` may keep. The server
     /// may have executed the calls.
     @nonexhaustive public enum Recovery: Hashable, Sendable {
       /// None. Calls continue until the network passes traffic again, or until the kernel gives
@@ -100,7 +100,7 @@ extension NetworkAwareTransport {
       connection.maxIdleTime = .seconds(5 * 60)
       var config = Config(
         http2: .defaults, backoff: .defaults, connection: connection, compression: .defaults,
-        access: .unrestricted, mark: 0, interface: nil,
+        access: .unrestricted, mark: nil, interface: nil,
         assist: .inexpensive, recovery: .always, shortensOutages: true, multipath: .none,
         onInvalidation: .destroy,
         calls: CallSettings(), backgroundActivityLogger: nil,

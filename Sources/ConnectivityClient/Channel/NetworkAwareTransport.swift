@@ -1,4 +1,4 @@
-internal import ConnectivityMonitor
+public import ConnectivityMonitor
 public import GRPCCore
 public import GRPCNIOTransportHTTP2Posix
 public import NIOCore
@@ -17,7 +17,7 @@ public import NIOPosix
 ///
 /// 1. The first call makes the connection, and later calls reuse it (C1).
 /// 2. When connd reports that the connection is no longer viable, calls in flight fail immediately
-///    with `UNAVAILABLE`. The error's cause is a `FlowInvalidation` (C2). The next call resolves
+///    with `UNAVAILABLE`. The error's cause is an `InvalidationError` (C2). The next call resolves
 ///    the name again and makes a new connection, without a backoff (C3).
 /// 3. If no connection can be made, calls wait for the outcome of one attempt. The attempt starts
 ///    after the backoff of gRPC's connection-backoff document, or as soon as the path is satisfied
@@ -89,13 +89,14 @@ public final class NetworkAwareTransport: ClientTransport {
   /// The current state of the channel.
   public var connectivityState: ConnectivityState { self.channel.connectivity }
 
-  /// The current state, and then each new state in order. Ends after
-  /// ``ConnectivityState/shutdown``.
-  ///
-  /// Use each sequence in one task. A slow reader receives only the last 64 states.
-  public var connectivityStates: AsyncStream<ConnectivityState> {
-    self.channel.connectivityStates()
+  /// The current state, and then each new state in order. Each access is a new subscription.
+  public var connectivityStates: ConnectivityStates {
+    ConnectivityStates(stream: self.channel.connectivityStates())
   }
+
+  /// The events of the channel's connections. Each access is a new subscription. The events end
+  /// when the channel is shut down.
+  public var events: ConnectionEvents { ConnectionEvents(self.channel.events()) }
 
   public var retryThrottle: RetryThrottle? { self.methods.retryThrottle }
 
@@ -200,7 +201,9 @@ public final class NetworkAwareTransport: ClientTransport {
       }
     } catch {
       log?.ended(throwing: error)
-      if let reason = NetworkUnavailable.Reason(of: error) { self.channel.metrics.refused(reason) }
+      if let reason = NetworkUnavailableError.Reason(of: error) {
+        self.channel.metrics.refused(reason)
+      }
       throw error
     }
   }

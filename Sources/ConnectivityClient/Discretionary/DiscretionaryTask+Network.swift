@@ -9,7 +9,7 @@ extension DiscretionaryTask {
     /// now.
     ///
     /// - Throws: `CancellationError` if the task was cancelled or the run is over;
-    ///   ``DiscretionaryTask/Expired``.
+    ///   ``DiscretionaryTask/ExpiredError``.
     public func wait(isolation: isolated (any Actor)? = #isolation) async throws {
       try await self.gate.wait(for: .free)
     }
@@ -25,7 +25,7 @@ extension DiscretionaryTask {
     ///
     /// - Returns: The result of `operation`.
     /// - Throws: The error of `operation` on a network that it may use; `CancellationError` if the
-    ///   task was cancelled while it waited; ``DiscretionaryTask/Expired``.
+    ///   task was cancelled while it waited; ``DiscretionaryTask/ExpiredError``.
     public func restarting<Result: Sendable>(
       _ operation: @escaping @Sendable () async throws -> Result
     ) async throws -> Result {
@@ -82,7 +82,7 @@ extension DiscretionaryTask {
       // A call was refused because connd was not running. connd may run again.
       case .free:
         return self.config.allowed.whenUnknown == .refuse
-          && NetworkUnavailable.Reason(of: error) == .unknown
+          && NetworkUnavailableError.Reason(of: error) == .unknown
       case .absent(let refusal): guard refusal?.reason == .unknown else { return false }
       }
       try await self.gate.wait(for: .news(since: news))

@@ -46,10 +46,10 @@ public final class DiscretionaryTask: Sendable {
     /// (`PathMonitor.init(destination:mark:access:socket:)`).
     public var monitor = PathMonitor()
     /// How long the work may be held back, from the start of its run, in the machine's uptime.
-    /// After that time, work that has to wait ends with ``Expired``, also at a later safe point.
-    /// The run always waits for connd's first answer, for at most two seconds. With a limit of
-    /// zero, work therefore runs now or not at all.
-    public var timeLimit: TimeLimit = .unlimited
+    /// After that time, work that has to wait ends with ``ExpiredError``, also at a later safe
+    /// point. The run always waits for connd's first answer, for at most two seconds. With a limit
+    /// of zero, work therefore runs now or not at all.
+    public var timeLimit: CallSettings.TimeLimit = .unlimited
     /// Whether the user asked for the work, so that it is never held back.
     public var isUserInitiated = false
     /// Called with the current path when the work begins to wait, and after each change of the path
@@ -70,13 +70,13 @@ public final class DiscretionaryTask: Sendable {
 
   /// The error of work that was held back until its time limit.
   ///
-  /// `NetworkUnavailable.Reason.init(of:)` finds the reason in this error. Therefore the error also
-  /// triggers the fallback of ``withFallback(on:isolation:operation:fallback:)``.
-  public struct Expired: Error, Hashable, Sendable, CustomStringConvertible {
+  /// `NetworkUnavailableError.Reason.init(of:)` finds the reason in this error. Therefore the error
+  /// also triggers the fallback of ``withFallback(on:isolation:operation:fallback:)``.
+  public struct ExpiredError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The current path.
     public var path: NetworkPath
     /// Why the path may not be used, or `nil` without a path.
-    public var refusal: NetworkUnavailable?
+    public var refusal: NetworkUnavailableError?
 
     public var description: String {
       "the work was held back for too long: \(self.refusal?.description ?? self.path.description)"
@@ -112,7 +112,8 @@ public final class DiscretionaryTask: Sendable {
   ///   - isolation: The actor on which `operation` runs.
   ///   - operation: The work. Receives the network, to wait for it at safe points.
   /// - Returns: The result of `operation`.
-  /// - Throws: The error of `operation`; ``Expired``; `CancellationError` if the task is cancelled
+  /// - Throws: The error of `operation`; ``ExpiredError``; `CancellationError` if the task is
+  ///   cancelled
   ///   while it waits.
   public func run<Result>(
     isolation: isolated (any Actor)? = #isolation, _ operation: (Network) async throws -> Result
@@ -150,7 +151,7 @@ public final class DiscretionaryTask: Sendable {
   }
 }
 
-extension DiscretionaryTask.Expired: RPCErrorConvertible {
+extension DiscretionaryTask.ExpiredError: RPCErrorConvertible {
   public var rpcErrorCode: RPCError.Code { .deadlineExceeded }
   public var rpcErrorMessage: String { self.description }
   public var rpcErrorCause: (any Error)? { self.refusal }

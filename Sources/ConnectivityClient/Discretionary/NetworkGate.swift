@@ -9,9 +9,9 @@ extension DiscretionaryTask.Config {
     /// The work may use the path.
     case free
     /// The work may not use the path: work does not start, and running work yields.
-    case forbidden(NetworkUnavailable)
+    case forbidden(NetworkUnavailableError)
     /// No usable path is known: work does not start.
-    case absent(NetworkUnavailable?)
+    case absent(NetworkUnavailableError?)
   }
 
   /// The networks that the work may use.
@@ -29,7 +29,7 @@ extension DiscretionaryTask.Config {
     if let refusal = refusals.first { return .forbidden(refusal) }
     // A path of unknown cost may cost money, so work does not start on it.
     if !access.allowsExpensiveAccess, let path = carrying.first(where: \.isCostUnknown) {
-      return .absent(NetworkUnavailable(reason: .costUnknown, path: path))
+      return .absent(NetworkUnavailableError(reason: .costUnknown, path: path))
     }
     return path.isOnline ? .free : .absent(nil)
   }
@@ -140,7 +140,7 @@ final class NetworkGate: Sendable {
   /// Returns when the event occurs, or immediately if it already has.
   ///
   /// - Throws: `CancellationError` if the task is cancelled or the run is over, even if the event
-  ///   has occurred; ``DiscretionaryTask/Expired`` when waiting for permission to continue.
+  ///   has occurred; ``DiscretionaryTask/ExpiredError`` when waiting for permission to continue.
   func wait(for event: Event, isolation: isolated (any Actor)? = #isolation) async throws {
     try Task.checkCancellation()
     let (outcome, number) = self.state.withLock { state in
@@ -183,7 +183,7 @@ extension NetworkGate.State {
       .success(())
     case .free where self.isExpired:
       // Work cannot expire before the first path is known.
-      self.path.map { .failure(DiscretionaryTask.Expired(path: $0, refusal: self.refusal)) }
+      self.path.map { .failure(DiscretionaryTask.ExpiredError(path: $0, refusal: self.refusal)) }
     case .forbidden where self.isForbidden:
       .success(())
     case .news(let count) where self.news > count || self.isOpenForGood || self.isExpired:
@@ -193,7 +193,7 @@ extension NetworkGate.State {
     }
   }
 
-  private var refusal: NetworkUnavailable? {
+  private var refusal: NetworkUnavailableError? {
     switch self.verdict {
     case .free: nil
     case .forbidden(let refusal): refusal
@@ -219,6 +219,6 @@ extension NetworkGate.State {
       return nil
     }
     defer { self.announced = path }
-    return path == self.announced ? nil : path
+    return self.announced.map(path.isNew(after:)) ?? true ? path : nil
   }
 }

@@ -11,7 +11,7 @@ internal import Logging
   /// connection's address, link or network is gone, the connection is destroyed.
   case drain
   /// Calls the closure each time. It runs on a thread of the library or NIO and must not block.
-  case custom(@Sendable (FlowInvalidation) -> Action)
+  case custom(@Sendable (InvalidationError) -> Action)
 
   /// The action for one connection.
   @nonexhaustive public enum Action: Hashable, Sendable {
@@ -25,7 +25,7 @@ internal import Logging
 
   /// Returns the action for an invalidation. Unless a closure decides, advice keeps the connection,
   /// and `drain` does not destroy it.
-  func action(for invalidation: FlowInvalidation) -> Action {
+  func action(for invalidation: InvalidationError) -> Action {
     switch (self, invalidation.severity) {
     case (.custom(let choose), _): choose(invalidation)
     case (_, .advise): .keep
@@ -39,7 +39,7 @@ internal import Logging
 extension Logger {
   /// Logs that a connection is dead or in doubt.
   func log(
-    _ invalidation: FlowInvalidation, cause: String, _ action: InvalidationHandling.Action,
+    _ invalidation: InvalidationError, cause: String, _ action: InvalidationHandling.Action,
     of connection: Metadata
   ) {
     self.info(

@@ -28,11 +28,11 @@ public import NIOCore
 /// 1. If added before the connection is made, the handler guards it from the start. It connects
 ///    once connd has reported which network the connection would use, so no change is missed. (If
 ///    connd is silent for a second, it connects anyway.) A connection that may not use that network
-///    fails with `NetworkUnavailable`, and nothing is sent (C8). If added later, it guards the
+///    fails with `NetworkUnavailableError`, and nothing is sent (C8). If added later, it guards the
 ///    connection from then on.
-/// 2. The handler sends ``ConnectivityEvents`` to the handlers after it, as inbound user events.
+/// 2. The handler sends each `ConnectionEvent` to the handlers after it, as an inbound user event.
 /// 3. When connd reports that the connection is no longer viable, the handler fires the
-///    `FlowInvalidation` as an error and closes the channel. It does not wait for a TLS close or
+///    `InvalidationError` as an error and closes the channel. It does not wait for a TLS close or
 ///    anything else. Set ``InvalidationHandling`` to change that. With `drain`, it only fires
 ///    events as long as the connection may still work.
 /// 4. If connd is not running, or runs in another network namespace, the handler does nothing. It
@@ -42,7 +42,7 @@ public import NIOCore
 /// 5. If connd rejects three new connections to the same destination in a row, connd is wrong.
 ///    Connections to that destination are then not guarded for five minutes, or longer if this
 ///    continues. Ending a connection for which connd never saw a path counts as a rejection (I11).
-///    Every connection that is not guarded receives ``ConnectivityEvents/Unguarded``.
+///    Every connection that is not guarded receives `ConnectionEvent.unguarded`.
 /// 6. A Multipath TCP connection survives the loss of a network as long as one of its subflows
 ///    remains. (Before Linux 5.16 it is not guarded.)
 /// 7. The handler does not guard a connection if its local address belongs to another machine, as
@@ -105,7 +105,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   private var news = ConnectionNews()
   private var held: Held?
   /// Why the connection is not guarded. Reported once the connection is made.
-  private var unguardedReason: String?
+  private var unguardedReason: ConndError?
 
   public init(config: Config = .defaults) { self.config = config }
 
@@ -224,7 +224,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
         let (handler, context) = bound.value
         guard handler.flow != nil else { return }
         handler.inquirer?.note(nil)
-        handler.unguarded("\(absence)", context)
+        handler.unguarded(absence.error, context)
       }
     } onEvent: { report in
       eventLoop.execute {
@@ -238,7 +238,12 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
         }
       }
     } askPeer: {
-      eventLoop.execute { bound.value.handler.inquirer?.ask(isBusy: false) }
+      eventLoop.execute {
+        let (handler, context) = bound.value
+        guard let inquirer = handler.inquirer else { return }
+        context.fireUserInboundEventTriggered(ConnectionEvent.asked)
+        inquirer.ask(isBusy: false)
+      }
     }
     self.flow = begun?.onlyAsks == false ? begun : nil
     self.unguardedReason = self.flow == nil ? DestinationBreaker.openReason : nil
@@ -250,13 +255,13 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     let socket = ChannelSocket(channel: context.channel)
     if let obstacle = self.flow?.connected(socket, from: address, port: local.ipPort) {
       self.end()
-      return self.unguarded(obstacle.rawValue, context)
+      return self.unguarded(obstacle.error, context)
     }
     if let reason = self.unguardedReason { self.unguarded(reason, context) }
   }
 
   /// Reports that the connection is not guarded, once it is made.
-  private func unguarded(_ reason: String, _ context: ChannelHandlerContext) {
+  private func unguarded(_ reason: ConndError, _ context: ChannelHandlerContext) {
     guard context.channel.isActive else {
       self.unguardedReason = reason
       return
@@ -264,7 +269,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     self.unguardedReason = nil
     self.config.logger?.info(
       "the connection is not guarded", metadata: self.metadata(context, ["reason": "\(reason)"]))
-    context.fireUserInboundEventTriggered(ConnectivityEvents.Unguarded(reason: reason))
+    context.fireUserInboundEventTriggered(ConnectionEvent.unguarded(reason))
   }
 
   /// Returns the number of the channel's protocol: UDP for datagrams, otherwise TCP.
@@ -285,8 +290,12 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     if let path = event.ownPath, context.remoteAddress?.ip?.isLoopback == false {
       self.link = self.link ?? path.chain.first?.index
     }
-    for news in self.news.record(event, for: self.config.access) {
-      self.fire(news, context)
+    for event in self.news.record(event, for: self.config.access) {
+      if case .unguarded(let reason) = event {
+        self.unguarded(reason, context)
+      } else {
+        context.fireUserInboundEventTriggered(event)
+      }
     }
     report.warn(self.config.logger, self.metadata(context))
     guard let invalidation = self.config.access.invalidation(by: event) else { return }
@@ -314,21 +323,6 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
       metadata["network_medium"] = "\(path.medium.rawValue)"
     }
     return metadata
-  }
-
-  private func fire(_ news: NetworkAwareTransport.Event, _ context: ChannelHandlerContext) {
-    if case .unguarded(let reason) = news { return self.unguarded(reason, context) }
-    let event: (any Sendable)? =
-      switch news {
-      case .path(let path): ConnectivityEvents.PathChanged(path: path)
-      case .viability(let isViable): ConnectivityEvents.ViabilityUpdate(isViable: isViable)
-      case .betterPath(true): ConnectivityEvents.BetterPathAvailable()
-      case .betterPath(false): ConnectivityEvents.BetterPathUnavailable()
-      case .invalidated(let invalidation):
-        ConnectivityEvents.Invalidated(invalidation: invalidation)
-      case .unguarded: nil
-      }
-    if let event { context.fireUserInboundEventTriggered(event) }
   }
 }
 

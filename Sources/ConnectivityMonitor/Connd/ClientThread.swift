@@ -17,8 +17,8 @@ package final class ClientThread: Sendable {
 
     /// The reactor that the thread runs. The first use starts the thread.
     ///
-    /// - Throws: ``ConndError/failed(_:)`` if no descriptors or threads are left. A later use tries
-    ///   again.
+    /// - Throws: ``ConndError/Code/failed`` if no descriptors or threads are left. A later use
+    ///   tries again.
     package var reactor: Reactor {
       get throws(ConndError) {
         try self.running.withLock { (running) throws(ConndError) in

@@ -40,7 +40,7 @@ package final class Connector: Sendable {
     #if os(Linux)
       try await self.withConnection(to: socket) { try await $0.withCall(method, body) }
     #else
-      throw ConndError.notThere("connd runs only on Linux")
+      throw ConndError.notAvailable("connd runs only on Linux")
     #endif
   }
 
@@ -109,7 +109,7 @@ extension Connector {
       let reason: any Error
       do {
         try await call()
-        reason = ConndError.notThere("connd ended the stream")
+        reason = ConndError.notAvailable("connd ended the stream")
       } catch let stop as ReceiverError {
         throw stop.error
       } catch {
@@ -137,7 +137,7 @@ extension Connector {
   ) async throws(CancellationError) -> Bool {
     #if os(Linux)
       let limit = Outage.maxUnwatchedPause
-      if case .notThere? = reason as? ConndError, let reactor = try? self.thread.reactor {
+      if (reason as? ConndError)?.code == .notAvailable, let reactor = try? self.thread.reactor {
         return try await reactor.sleep(
           for: pause, orUntilSocketAppears: socket, limit: limit
         ) { SocketProbe.isSilent(socket) }

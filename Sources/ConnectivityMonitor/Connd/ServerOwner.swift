@@ -13,7 +13,7 @@ private import LinuxSupport
 /// answers of that socket would start and stop programs and end connections.
 package enum ServerOwner {
   /// - Parameter connection: A socket that is connected to the path.
-  /// - Throws: ``ConndError/notThere(_:)`` if the user that listens is not trusted.
+  /// - Throws: ``ConndError/Code/notAvailable`` if the user that listens is not trusted.
   static func check(_ connection: CInt, _ path: String) throws(ConndError) {
     guard let server = Self.user(listeningOn: connection) else {
       throw .failed("\(path): \(SystemError())")
@@ -21,7 +21,7 @@ package enum ServerOwner {
     let user = geteuid()
     let owner = Self.isNamedByEnvironment(path) ? nil : Self.owner(ofDirectoryOf: path, for: user)
     if Self.isTrusted(server, by: user, inDirectoryOf: owner) { return }
-    throw .notThere(
+    throw .notAvailable(
       "uid \(server) listens on \(path), but is neither root nor this user and does not own the directory that this user named"
     )
   }

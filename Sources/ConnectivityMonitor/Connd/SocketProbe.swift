@@ -19,9 +19,8 @@ package enum SocketProbe {
   ///
   /// - Returns: A non-blocking socket, which the caller closes, or `nil` if the listen backlog
   ///   (listen(2)) is full.
-  /// - Throws: ``ConndError/notThere(_:)``, ``ConndError/refused(_:)``, or
-  ///   ``ConndError/failed(_:)`` for other errors, such as a path that is too long, or no
-  ///   descriptors left.
+  /// - Throws: ``ConndError`` with the code `notAvailable`, `refused`, or `failed` for other
+  ///   errors, such as a path that is too long, or no descriptors left.
   package static func connection(to path: String) throws(ConndError) -> CInt? {
     guard let address = UnixAddress(path: path) else {
       throw .failed("\(path) is too long for a Unix socket's path")
@@ -50,8 +49,7 @@ package enum SocketProbe {
       if let descriptor = try self.connection(to: path) { close(descriptor) }
       return false
     } catch {
-      if case .notThere = error { return true }
-      return false
+      return error.code == .notAvailable
     }
   }
 
@@ -60,8 +58,8 @@ package enum SocketProbe {
 
   static func error(_ number: CInt, _ path: String) -> ConndError {
     switch number {
-    case ENOENT, ENOTDIR: .notThere("there is no \(path)")
-    case ECONNREFUSED: .notThere("no process listens on \(path)")
+    case ENOENT, ENOTDIR: .notAvailable("there is no \(path)")
+    case ECONNREFUSED: .notAvailable("no process listens on \(path)")
     case EACCES, EPERM:
       .refused(
         "\(path): \(SystemError(number)) (join the group of the socket, or of its directory, or ask as root)"

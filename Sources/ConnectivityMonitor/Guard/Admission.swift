@@ -6,11 +6,11 @@ extension GuardMachine {
   package enum Admission: Sendable {
     case granted
     /// The connection's owner may not use the path.
-    case forbidden(NetworkUnavailable)
+    case forbidden(NetworkUnavailableError)
     /// No call that waits for the connection may use the path.
     case unwanted
     /// connd would immediately end the connection.
-    case invalid(FlowInvalidation)
+    case invalid(InvalidationError)
   }
 }
 

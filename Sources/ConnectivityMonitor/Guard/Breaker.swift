@@ -147,7 +147,8 @@ package struct DestinationBreaker: GuardBreaker, Hashable {
   }
 
   /// Why a connection is not guarded while its breaker is open.
-  package static let openReason = "connd wrongly rejected new connections"
+  package static let openReason = ConndError(
+    .breakerOpen, "connd wrongly rejected new connections")
 
   private static let all = Mutex(BreakerTable<DestinationBreaker>())
 

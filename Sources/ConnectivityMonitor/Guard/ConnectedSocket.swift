@@ -21,8 +21,8 @@ struct ConnectedSocket: SocketOptions, Sendable {
   /// The kernel's cookie, which distinguishes the socket from a later one with the same descriptor.
   private let cookie: UInt64
 
-  /// - Throws: ``SocketGuard/Failure`` unless the descriptor is a connected IP socket.
-  init(descriptor: CInt) throws(SocketGuard.Failure) {
+  /// - Throws: ``ConndError`` unless the descriptor is a connected IP socket.
+  init(descriptor: CInt) throws(ConndError) {
     self.descriptor = descriptor
     (self.remote, self.remotePort) = try Self.name("getpeername", getpeername, descriptor)
     (self.local, self.localPort) = try Self.name("getsockname", getsockname, descriptor)
@@ -82,18 +82,19 @@ struct ConnectedSocket: SocketOptions, Sendable {
     _ words: String,
     _ read: (CInt, UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> CInt,
     _ descriptor: CInt
-  ) throws(SocketGuard.Failure) -> (IPAddress, UInt16) {
+  ) throws(ConndError) -> (IPAddress, UInt16) {
     var storage = sockaddr_storage()
     var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
     let result = withUnsafeMutablePointer(to: &storage) { storage in
       storage.withMemoryRebound(to: sockaddr.self, capacity: 1) { read(descriptor, $0, &length) }
     }
     guard result == 0 else {
-      throw SocketGuard.Failure(
-        "descriptor \(descriptor): \(words): \(SystemError())")
+      throw ConndError(
+        .notGuardable, "descriptor \(descriptor): \(words): \(SystemError())")
     }
     guard let name = withUnsafeBytes(of: storage, SocketName.init)?.unmapped else {
-      throw SocketGuard.Failure("descriptor \(descriptor) is not an IPv4 or IPv6 socket")
+      throw ConndError(
+        .notGuardable, "descriptor \(descriptor) is not an IPv4 or IPv6 socket")
     }
     return (name.address, name.port)
   }

@@ -28,7 +28,7 @@ package final class ConnectionGuard: Sendable {
     /// - Parameter awaitsReturn: Whether the owner wants to know when a better path is gone.
     /// - Returns: Whether the connection is guarded.
     @discardableResult
-    package func keep(despite invalidation: FlowInvalidation, awaitsReturn: Bool) -> Bool {
+    package func keep(despite invalidation: InvalidationError, awaitsReturn: Bool) -> Bool {
       guard invalidation.severity == .destroy, invalidation.isSurvivable, self.phase.isNews else {
         return false
       }

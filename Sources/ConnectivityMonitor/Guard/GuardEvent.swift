@@ -20,10 +20,12 @@ package enum ConndAbsence: Hashable, Sendable, CustomStringConvertible {
   /// connection to connd.
   case elsewhere(ForeignNamespace)
 
-  package var description: String {
+  package var description: String { self.error.description }
+
+  package var error: ConndError {
     switch self {
-    case .disconnected(let error): error.description
-    case .elsewhere(let foreign): foreign.description
+    case .disconnected(let error): error
+    case .elsewhere(let foreign): ConndError(.otherNamespace, foreign.description)
     }
   }
 }

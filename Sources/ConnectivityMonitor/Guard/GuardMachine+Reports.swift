@@ -73,7 +73,7 @@ extension GuardMachine {
   package enum Answer: Equatable, Sendable {
     case path(KernelPath)
     /// The connection would be invalid immediately.
-    case invalidation(FlowInvalidation)
+    case invalidation(InvalidationError)
     /// The connection is not guarded: connd is not running, or refused it.
     case unguarded
     /// connd accepted the request but has not answered.

@@ -17,6 +17,8 @@ package enum GuardObstacle: String {
   /// Packets to this address arrive here by rules that connd does not see, such as those of a
   /// transparent proxy.
   case foreignAddress = "its own address does not belong to this machine"
+
+  package var error: ConndError { ConndError(.notGuardable, self.rawValue) }
 }
 
 /// Access to the options of a socket.

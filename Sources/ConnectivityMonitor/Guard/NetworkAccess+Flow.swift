@@ -3,7 +3,7 @@ package import Connectivity
 extension NetworkAccess {
   /// Returns the invalidation that an event of a flow causes for a channel with this access, or
   /// `nil` if it causes none.
-  package func invalidation(by event: FlowEvent) -> FlowInvalidation? {
+  package func invalidation(by event: FlowEvent) -> InvalidationError? {
     switch event {
     case .refused:
       return nil
@@ -21,7 +21,7 @@ extension NetworkAccess {
       // Below a tunnel the medium may be a guess, or unknown for a moment while the tunnel roams.
       // Such a medium must not end calls in flight.
       let isCertain = path.guessedLinks == 0 && path.medium != .tunnel
-      return FlowInvalidation(
+      return InvalidationError(
         reason: .policy, severity: isCertain ? .destroy : .drain,
         cause: ChangeCause(.link, "mediumChanged", interface: path.interface), path: path,
         networkUnavailableReason: refusal.reason)

@@ -11,7 +11,7 @@ public struct NetworkAccess: Hashable, Sendable {
   /// Whether paths may be used on which the user asked to save data.
   public var allowsConstrainedAccess: Bool
   /// Media that may not be used, whatever they cost.
-  public var prohibitedMedia: Set<Medium>
+  public var prohibitedMedia: Set<NetworkMedium>
   /// The behaviour if one of the other properties restricts access and the network is unknown.
   public var whenUnknown: WhenUnknown
 
@@ -23,14 +23,14 @@ public struct NetworkAccess: Hashable, Sendable {
   @nonexhaustive public enum WhenUnknown: Hashable, Sendable {
     /// The network may be used, because a missing connd must not block an application (C7).
     case allow
-    /// The network may not be used. Calls and connections fail with `NetworkUnavailable` and the
-    /// reason `NetworkUnavailable.Reason.unknown`. Discretionary work waits.
+    /// The network may not be used. Calls and connections fail with `NetworkUnavailableError` and
+    /// the reason `NetworkUnavailableError.Reason.unknown`. Discretionary work waits.
     case refuse
   }
 
   public init(
     allowsExpensiveAccess: Bool = true, allowsConstrainedAccess: Bool = true,
-    prohibitedMedia: Set<Medium> = [], whenUnknown: WhenUnknown = .allow
+    prohibitedMedia: Set<NetworkMedium> = [], whenUnknown: WhenUnknown = .allow
   ) {
     self.allowsExpensiveAccess = allowsExpensiveAccess
     self.allowsConstrainedAccess = allowsConstrainedAccess
@@ -51,8 +51,8 @@ public struct NetworkAccess: Hashable, Sendable {
     allowsExpensiveAccess: false, allowsConstrainedAccess: false)
 
   /// Allows only paths with one of these media at the lowest link.
-  public static func requiring(_ media: Set<Medium>) -> NetworkAccess {
-    NetworkAccess(prohibitedMedia: Set(Medium.allCases).subtracting(media))
+  public static func requiring(_ media: Set<NetworkMedium>) -> NetworkAccess {
+    NetworkAccess(prohibitedMedia: Set(NetworkMedium.allCases).subtracting(media))
   }
 
   /// Returns the networks that both allow. An unknown network is refused if either refuses it.
@@ -70,22 +70,22 @@ public struct NetworkAccess: Hashable, Sendable {
   /// For an unknown path, ``whenUnknown`` decides.
   ///
   /// If several reasons apply, the medium comes first, then constrained, then expensive.
-  public func refusal(of path: KernelPath) -> NetworkUnavailable? {
+  public func refusal(of path: KernelPath) -> NetworkUnavailableError? {
     if path.status == .unknown {
       let isRefused = self.whenUnknown == .refuse && !self.isUnrestricted
-      return isRefused ? NetworkUnavailable(reason: .unknown, path: path) : nil
+      return isRefused ? NetworkUnavailableError(reason: .unknown, path: path) : nil
     }
     guard path.status == .satisfied || path.status == .requiresConnection else { return nil }
-    let reason: NetworkUnavailable.Reason
+    let reason: NetworkUnavailableError.Reason
     if self.prohibitedMedia.contains(path.medium) {
       reason = .init(path.medium)
     } else if !self.allowsConstrainedAccess, path.isConstrained {
       reason = .constrained
-    } else if !self.allowsExpensiveAccess, path.isExpensive {
+    } else if !self.allowsExpensiveAccess, path.isMetered {
       reason = .expensive
     } else {
       return nil
     }
-    return NetworkUnavailable(reason: reason, path: path)
+    return NetworkUnavailableError(reason: reason, path: path)
   }
 }

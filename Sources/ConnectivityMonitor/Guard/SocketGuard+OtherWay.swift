@@ -45,7 +45,7 @@ extension OtherWay {
       return OtherWay(path, whyNot: .constrained)
     }
     // An unknown cost is not free.
-    if path.costsMoney != false, !access.allowsExpensiveAccess {
+    if path.isExpensive != false, !access.allowsExpensiveAccess {
       return OtherWay(path, whyNot: .expensive)
     }
     return self

@@ -1,4 +1,4 @@
-public import Connectivity
+internal import Connectivity
 public import Logging
 private import Synchronization
 
@@ -25,8 +25,8 @@ private import Synchronization
 /// 6. A Multipath TCP connection survives the loss of a network as long as one of its subflows
 ///    works. (Before Linux 5.16 it is not guarded.)
 /// 7. A connection from an address of another machine is not guarded, and receives
-///    ``Event/unguarded(_:)``. A transparent proxy makes such connections, and connd does not see
-///    the rules by which their packets arrive.
+///    ``ConnectionEvent/unguarded(_:)``. A transparent proxy makes such connections, and connd does
+///    not see the rules by which their packets arrive.
 /// 8. If connd asks whether the peer responds, the guard enables keepalive for a moment, and the
 ///    kernel sends a probe (E4).
 ///
@@ -65,63 +65,17 @@ public final class SocketGuard: Sendable {
     }
   }
 
-  /// An event of the connection.
-  @nonexhaustive public enum Event: Hashable, Sendable {
-    /// The connection's path: the first one, and after each change.
-    case path(KernelPath)
-    /// The connection is, or may be, no longer viable (`FlowInvalidation.severity`).
-    case invalidated(FlowInvalidation)
-    /// The reported better path, to which the connection did not move, is gone. New connections use
-    /// the path of this connection again.
-    case betterPathUnavailable
-    /// The connection is not guarded, for this reason. If connd is not running, guarding may begin
-    /// later. If the connection needs no guard, or connd refused it, the events end.
-    case unguarded(String)
-  }
-
-  /// The error of a socket that cannot be guarded.
-  public struct Failure: Error, Hashable, CustomStringConvertible {
-    public let description: String
-
-    init(_ description: String) { self.description = description }
-  }
-
-  /// The events of the connection, for one task. Ends when the connection is no longer guarded. A
-  /// slow reader receives the last 64. The connection is guarded as long as a task reads.
-  public var events: Events { Events(watch: self) }
-
-  /// The events of a connection, in order.
-  public struct Events: AsyncSequence, Sendable {
-    let watch: SocketGuard
-
-    public func makeAsyncIterator() -> AsyncIterator {
-      AsyncIterator(watch: self.watch, base: self.watch.core.stream.makeAsyncIterator())
-    }
-
-    /// An iterator that keeps the guard alive.
-    public struct AsyncIterator: AsyncIteratorProtocol {
-      let watch: SocketGuard
-      var base: AsyncStream<Event>.AsyncIterator
-
-      /// Returns the next event, or `nil` when the connection is no longer guarded or the task was
-      /// cancelled.
-      public mutating func next() async -> Event? { await self.next(isolation: nil) }
-
-      /// Returns the next event without leaving the caller's actor, or `nil` when the connection is
-      /// no longer guarded or the task was cancelled.
-      public mutating func next(isolation: isolated (any Actor)?) async -> Event? {
-        await self.base.next(isolation: isolation)
-      }
-    }
-  }
+  /// The events of the connection. Each access is a new subscription. The events end when the
+  /// connection is no longer guarded. The connection is guarded as long as a task reads.
+  public var events: ConnectionEvents { ConnectionEvents(self.core.events(), of: self) }
 
   private let core: Core
 
   /// Guards a connected socket: TCP or UDP over IPv4 or IPv6. Its addresses, ports, mark and link
   /// come from the kernel.
   ///
-  /// - Throws: ``Failure`` for any other socket.
-  public init(descriptor: CInt, config: Config = .defaults) throws(Failure) {
+  /// - Throws: ``ConndError`` with the code `notGuardable` for any other socket.
+  public init(descriptor: CInt, config: Config = .defaults) throws(ConndError) {
     self.core = Core(config, try ConnectedSocket(descriptor: descriptor))
     self.core.begin()
   }
@@ -139,9 +93,9 @@ public final class SocketGuard: Sendable {
 private final class Core: Sendable {
   let config: SocketGuard.Config
   let socket: ConnectedSocket
-  let stream: AsyncStream<SocketGuard.Event>
-  private let events: AsyncStream<SocketGuard.Event>.Continuation
   private struct State {
+    var news = ConnectionNews()
+    var observers = Observers<ConnectionEvent>()
     var flow: ConnectionGuard?
     /// The link of the first path.
     var link: UInt32?
@@ -155,7 +109,24 @@ private final class Core: Sendable {
   init(_ config: SocketGuard.Config, _ socket: ConnectedSocket) {
     (self.config, self.socket) = (config, socket)
     self.state = Mutex(State(outages: OutageOptions(isEnabled: config.shortensOutages)))
-    (self.stream, self.events) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(64))
+  }
+
+  /// Returns a stream of the present state, and then the events until the end of the guard.
+  func events() -> AsyncStream<ConnectionEvent> {
+    let (events, observer, isOver) = self.state.withLock { state in
+      let (events, observer) = state.observers.add(first: state.news.summary)
+      return (events, observer, state.isOver)
+    }
+    observer.continuation.onTermination = { [weak self] _ in
+      self?.state.withLock { $0.observers.remove(observer.id) }
+    }
+    if isOver { observer.continuation.finish() }
+    return events
+  }
+
+  /// Records news, and sends the resulting events.
+  private func publish(_ record: (inout ConnectionNews) -> [ConnectionEvent]) {
+    self.state.withLock { $0.observers.yield(record(&$0.news)) }
   }
 
   func begin() {
@@ -166,13 +137,15 @@ private final class Core: Sendable {
         Transport(socket.number, localPort: socket.localPort, remotePort: socket.remotePort),
         mark: socket.mark, boundTo: socket.boundLink, for: config.access,
         guardsLoopback: config.socket.guardsLoopback)
-    else { return self.finish("a loopback connection needs no guard") }
+    else {
+      return self.finish(ConndError(.notGuardable, "a loopback connection needs no guard"))
+    }
     if let obstacle = socket.obstacle(from: socket.local) {
-      return self.finish(obstacle.rawValue)
+      return self.finish(obstacle.error)
     }
     let isMultipath = socket.isMultipath
     let subflows = isMultipath ? self.subflows : nil
-    if isMultipath, subflows == nil { return self.finish(GuardObstacle.multipath.rawValue) }
+    if isMultipath, subflows == nil { return self.finish(GuardObstacle.multipath.error) }
     flow.question = !isMultipath && socket.number == Transport.tcp ? .keepalive : .none
     // Without an established subflow, the connection is closing, and is guarded as plain TCP.
     let isClosing = subflows?.isEmpty == true
@@ -185,7 +158,7 @@ private final class Core: Sendable {
       hub: GuardHub.shared(socket: config.socket.path), breaker: breaker
     ) { absence in
       self.withOutageOptions { $0.restore(on: $1) }
-      self.unguarded("\(absence)")
+      self.unguarded(absence.error)
     } onEvent: { report in
       self.handle(report)
     } askPeer: { [weak self] in
@@ -211,6 +184,7 @@ private final class Core: Sendable {
   private func askPeer() {
     let isSent = self.state.withLock { state in
       guard !state.isOver, state.probe == nil, self.socket.isOpen else { return false }
+      state.observers.yield([.asked])
       state.probe = KeepaliveProbe(on: self.socket)
       return state.probe != nil
     }
@@ -247,49 +221,48 @@ private final class Core: Sendable {
   }
 
   func end() {
-    let flow = self.state.withLock { state in
+    let (flow, observers) = self.state.withLock { state in
       self.endProbe(&state)
       if self.socket.isOpen { state.outages.restore(on: self.socket) }
       defer { (state.flow, state.isOver) = (nil, true) }
-      return state.flow
+      return (state.flow, state.observers.removeAll())
     }
     flow?.end()
-    self.events.finish()
+    // Outside the lock, because their end takes the lock.
+    for observer in observers { observer.finish() }
   }
 
   /// Reports why the connection is not guarded, and ends the guard.
-  private func finish(_ reason: String) {
+  private func finish(_ reason: ConndError) {
     self.unguarded(reason)
     self.end()
   }
 
-  private func unguarded(_ reason: String) {
+  private func unguarded(_ reason: ConndError) {
     self.config.logger?.info(
       "the connection is not guarded",
       metadata: ["remote": "\(self.socket.remote)", "reason": "\(reason)"])
-    self.events.yield(.unguarded(reason))
+    self.publish { $0.unguarded(reason) }
   }
 
   private func handle(_ report: ConnectionGuard.Report) {
-    if case .refused(let refusal) = report.event { return self.finish(refusal.message) }
+    if case .refused(let refusal) = report.event { return self.finish(ConndError(refusal)) }
     self.withOutageOptions { $0.note(report.event, on: $1) }
     if let path = report.event.ownPath {
       self.state.withLock { $0.link = $0.link ?? path.chain.first?.index }
-      self.events.yield(.path(path))
-      if case .betterPathGone = report.event { self.events.yield(.betterPathUnavailable) }
     }
+    self.publish { $0.record(report.event, for: self.config.access) }
     if let invalidation = self.config.access.invalidation(by: report.event) {
       self.invalidate(invalidation, report)
     }
   }
 
-  private func invalidate(_ invalidation: FlowInvalidation, _ report: ConnectionGuard.Report) {
+  private func invalidate(_ invalidation: InvalidationError, _ report: ConnectionGuard.Report) {
     self.config.logger?.info(
       "the connection is no longer viable",
       metadata: invalidation.evidence(against: report.flow).merging([
         "severity": "\(invalidation.severity.rawValue)"
       ]) { $1 })
-    self.events.yield(.invalidated(invalidation))
     guard invalidation.severity == .destroy else { return }
     if self.config.shutsDown {
       // Done under the lock, because after ``end()`` the descriptor may belong to another socket.

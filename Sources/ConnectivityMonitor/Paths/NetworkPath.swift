@@ -22,7 +22,7 @@ public struct NetworkPath: Hashable, Sendable {
   public let dns: DNSSettings?
   /// Why the application may not use the network, by its own rules, or `nil` if it may. If set, the
   /// status is unsatisfied.
-  public let refusal: NetworkUnavailable?
+  public let refusal: NetworkUnavailableError?
 
   /// The system's connectivity.
   public init(_ status: ConnectivityStatus, dns: DNSSettings? = nil) {
@@ -76,7 +76,7 @@ extension NetworkPath {
 
   /// - Parameter refusal: The reason why a path is left out.
   private init(
-    ipv4: KernelPath?, ipv6: KernelPath?, of path: NetworkPath, _ refusal: NetworkUnavailable
+    ipv4: KernelPath?, ipv6: KernelPath?, of path: NetworkPath, _ refusal: NetworkUnavailableError
   ) {
     let none = KernelPath(status: .unsatisfied)
     // An unknown family must not make the refused path count as unknown.
@@ -88,6 +88,19 @@ extension NetworkPath {
   }
 }
 
+extension NetworkPath {
+  /// Returns whether a ``PathMonitor`` returns the path after `other`. Only these properties count.
+  package func isNew(after other: NetworkPath) -> Bool {
+    func isNew(_ path: KernelPath?, after other: KernelPath?) -> Bool {
+      guard let path, let other else { return path != nil || other != nil }
+      return path.isNew(after: other)
+    }
+    return self.category != other.category || self.family != other.family
+      || self.dns != other.dns || self.refusal?.reason != other.refusal?.reason
+      || isNew(self.ipv4, after: other.ipv4) || isNew(self.ipv6, after: other.ipv6)
+  }
+}
+
 // Properties of the path that the summary follows.
 extension NetworkPath {
   /// Whether traffic can flow.
@@ -96,12 +109,13 @@ extension NetworkPath {
   public var unsatisfiedReason: KernelPath.Reason? { self.path?.reason }
   /// Whether the network is expected to be reachable. Also true if unknown (K8).
   public var isOnline: Bool { self.category.isOnline }
-  /// Whether sending costs money: a cellular network, a phone's hotspot.
-  public var isExpensive: Bool { self.path?.isExpensive ?? false }
+  /// Whether sending costs money, as on a cellular network or a phone's hotspot, or `nil` if
+  /// unknown.
+  public var isExpensive: Bool? { self.path?.isExpensive }
   /// Whether the user asked to save data.
   public var isConstrained: Bool { self.path?.isConstrained ?? false }
   /// The medium of the lowest link of the path, or `unknown` without a path.
-  public var medium: Medium { self.path?.medium ?? .unknown }
+  public var medium: NetworkMedium { self.path?.medium ?? .unknown }
   /// The name of the outgoing link, the top of a stack, or `nil` without a path. Also set if the
   /// path passes no traffic until a connection is established.
   public var interface: String? { self.path?.interface }
@@ -120,13 +134,29 @@ extension NetworkPath {
   public var supportsDNS: Bool { self.dns.map { !$0.servers.isEmpty } ?? self.isOnline }
 
   /// Whether traffic flows over a path with this medium at the lowest link.
-  public func usesMedium(_ medium: Medium) -> Bool {
+  public func usesMedium(_ medium: NetworkMedium) -> Bool {
     self.carrying.contains { $0.medium == medium }
   }
 
-  /// The names of the outgoing links, in order of preference: one, or one for each family if they
-  /// differ. The first is ``interface``.
-  public var interfaces: [String] { Self.distinct(self.paths.map(\.interface)) }
+  /// The outgoing links, in order of preference: one, or one for each family if they differ. The
+  /// name of the first is ``interface``.
+  public var links: [Link] { Self.distinct(self.paths.map(Link.init)) }
+
+  /// An outgoing link.
+  public struct Link: Hashable, Sendable {
+    public var name: String
+    /// The interface index, which distinguishes links that had the same name at different times. 0
+    /// if unknown.
+    public var index: UInt32
+    /// The medium of the lowest link below this one: Wi-Fi for a VPN over Wi-Fi.
+    public var medium: NetworkMedium
+
+    fileprivate init?(_ path: KernelPath) {
+      guard let link = path.chain.first else { return nil }
+      (self.name, self.index, self.medium) = (link.name, link.index, path.medium)
+    }
+  }
+
   /// The gateways in use, in order of preference. Empty if no traffic flows, or none needs a
   /// gateway.
   public var gateways: [IPAddress] { Self.distinct(self.carrying.map(\.gateway)) }
@@ -156,7 +186,7 @@ extension NetworkPath: CustomStringConvertible {
     if let interface = self.interface { parts.append("\(self.medium.rawValue) by \(interface)") }
     if self.supportsIPv4 { parts.append("ipv4") }
     if self.supportsIPv6 { parts.append("ipv6") }
-    if self.isExpensive { parts.append("expensive") }
+    if self.isExpensive == true { parts.append("expensive") }
     if self.isConstrained { parts.append("constrained") }
     return parts.joined(separator: ", ")
   }

@@ -70,7 +70,7 @@ struct PathBacklog: Hashable, Sendable {
     for path in [self.loss, self.latest] {
       guard let path else { continue }
       if path.isOnline { self.latest = nil } else { self.loss = nil }
-      if path != self.reported {
+      if self.reported.map(path.isNew(after:)) ?? true {
         self.reported = path
         return path
       }

@@ -13,7 +13,10 @@ public import Logging
 ///
 /// 1. The current path comes first. If connd is not running, or is silent for two seconds, that
 ///    path is ``NetworkPath/unknown``. connd is found as soon as its socket appears (C7).
-/// 2. Then each change follows, in order. A path equal to the previous one is skipped.
+/// 2. Then each change follows, in order. A path is skipped if it has the same category, family,
+///    DNS settings and refusal as the previous one, and for each family the same status, reason,
+///    links, medium, source, gateway, table, cost, constraint, validation and quality. Properties
+///    that a later version adds make no path new.
 /// 3. A bounce is reported: if the path was lost and came back, ``NetworkPath/interrupted`` comes
 ///    in between, even if both paths are equal (T2). Connections may have died.
 /// 4. If connd goes away, the last path stays valid, so a restart has no effect. If connd is not
@@ -66,7 +69,7 @@ public struct PathMonitor: AsyncSequence, Sendable {
   ///
   /// - Parameters:
   ///   - destination: An address; the caller resolves names.
-  ///   - mark: The mark (`SO_MARK`) of the traffic; 0 means none.
+  ///   - mark: The mark (`SO_MARK`) of the traffic, or `nil` if it has none.
   ///   - link: The name of the link that the traffic is bound to (`SO_BINDTODEVICE`), or `nil` if
   ///     it is not. If the link does not exist, the path is unknown.
   ///   - access: The networks that the application may use. Any other path is unsatisfied.
@@ -74,11 +77,11 @@ public struct PathMonitor: AsyncSequence, Sendable {
   ///   - logger: Logs each path that is read, and when connd goes away or is back. `nil` logs
   ///     nothing.
   public init(
-    destination: IPAddress, mark: UInt32 = 0, via link: String? = nil,
+    destination: IPAddress, mark: UInt32? = nil, via link: String? = nil,
     access: NetworkAccess = .unrestricted, socket: ConndSocket = .default, logger: Logger? = nil
   ) {
     self.init(
-      .destination(destination, mark: mark, via: link), access: access, socket: socket,
+      .destination(destination, mark: mark ?? 0, via: link), access: access, socket: socket,
       logger: logger)
   }
 

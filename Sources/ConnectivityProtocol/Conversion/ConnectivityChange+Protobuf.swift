@@ -3,7 +3,7 @@ private import ConnectivityProtobuf
 
 extension Connectivity_V1_Transition {
   /// - Parameter networkNamespace: The inode of connd's namespace, or 0 if unknown.
-  public init(_ transition: Transition, networkNamespace: UInt64 = 0) {
+  public init(_ transition: ConnectivityChange.Transition, networkNamespace: UInt64 = 0) {
     self.init()
     self.generation = transition.snapshot.generation
     self.previous = Connectivity_V1_Category(transition.from)
@@ -16,7 +16,7 @@ extension Connectivity_V1_Transition {
   }
 }
 
-extension Transition {
+extension ConnectivityChange.Transition {
   /// - Throws: ``ConversionError`` if the status is missing or invalid.
   public init(_ message: Connectivity_V1_Transition) throws(ConversionError) {
     guard message.hasStatus else { throw ConversionError("status", "is missing") }
@@ -30,7 +30,7 @@ extension Transition {
 
 extension Connectivity_V1_PathChange {
   /// - Parameter networkNamespace: The inode of connd's namespace, or 0 if unknown.
-  public init(_ change: PathChange, networkNamespace: UInt64 = 0) {
+  public init(_ change: ConnectivityChange.PathChange, networkNamespace: UInt64 = 0) {
     self.init()
     self.generation = change.snapshot.generation
     self.status = Connectivity_V1_Status(change.snapshot, networkNamespace: networkNamespace)
@@ -39,7 +39,7 @@ extension Connectivity_V1_PathChange {
   }
 }
 
-extension PathChange {
+extension ConnectivityChange.PathChange {
   /// - Throws: ``ConversionError`` if the status is missing or invalid.
   public init(_ message: Connectivity_V1_PathChange) throws(ConversionError) {
     guard message.hasStatus else { throw ConversionError("status", "is missing") }

@@ -30,7 +30,7 @@ extension DNSSettings {
 }
 
 extension Connectivity_V1_DnsChange {
-  public init(_ change: DNSChange) {
+  public init(_ change: ConnectivityChange.DNSChange) {
     self.init()
     let dns = Connectivity_V1_Dns(change.settings)
     self.generation = change.generation
@@ -40,7 +40,7 @@ extension Connectivity_V1_DnsChange {
   }
 }
 
-extension DNSChange {
+extension ConnectivityChange.DNSChange {
   /// - Throws: ``ConversionError`` if an address or the time is invalid.
   public init(_ message: Connectivity_V1_DnsChange) throws(ConversionError) {
     self.init(

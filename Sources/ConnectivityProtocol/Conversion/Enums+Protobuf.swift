@@ -31,7 +31,7 @@ extension ThreeWayCategory: ClosestWireEnum {
   }
 }
 
-extension Medium: ClosestWireEnum {
+extension NetworkMedium: ClosestWireEnum {
   package static let unrecognized = Self.unknown
 
   package var wireValue: Connectivity_V1_Medium { .init(rawValue: self.traits.number) }
@@ -81,7 +81,7 @@ extension KernelPath.Reason: WireEnum {
   }
 }
 
-extension Evidence.Source: ClosestWireEnum {
+extension KernelPath.Evidence.Source: ClosestWireEnum {
   package static let unrecognized = Self.none
 
   package var wireValue: Connectivity_V1_EvidenceSource {
@@ -185,7 +185,7 @@ extension LinkQuality: ClosestWireEnum {
   }
 }
 
-extension Validation.State: ClosestWireEnum {
+extension KernelPath.Validation.State: ClosestWireEnum {
   package static let unrecognized = Self.unknown
 
   package var wireValue: Connectivity_V1_ValidationState {
@@ -198,7 +198,7 @@ extension Validation.State: ClosestWireEnum {
   }
 }
 
-extension Validation.Source: ClosestWireEnum {
+extension KernelPath.Validation.Source: ClosestWireEnum {
   package static let unrecognized = Self.networkd
 
   package var wireValue: Connectivity_V1_ValidationSource {

@@ -32,7 +32,7 @@ extension FlowEvent {
     switch message.event {
     case .path(let path): self = .path(try KernelPath(path))
     case .betterPathGone(let path): self = .betterPathGone(try KernelPath(path))
-    case .invalidation(let invalidation): self = .invalidation(try FlowInvalidation(invalidation))
+    case .invalidation(let invalidation): self = .invalidation(try InvalidationError(invalidation))
     case .refused(let refused):
       self = .refused(FlowRefusal(code: FlowRefusal.Code(refused.code), message: refused.message))
     case nil: return nil
@@ -41,7 +41,7 @@ extension FlowEvent {
 }
 
 extension Connectivity_V1_FlowInvalidation {
-  fileprivate init(_ invalidation: FlowInvalidation) {
+  fileprivate init(_ invalidation: InvalidationError) {
     self.init()
     self.reason = Connectivity_V1_InvalidationReason(invalidation.reason)
     self.severity = Connectivity_V1_InvalidationSeverity(invalidation.severity)
@@ -52,7 +52,7 @@ extension Connectivity_V1_FlowInvalidation {
   }
 }
 
-extension FlowInvalidation {
+extension InvalidationError {
   /// - Throws: ``ConversionError`` if an address is invalid.
   fileprivate init(_ message: Connectivity_V1_FlowInvalidation) throws(ConversionError) {
     self.init(

@@ -15,7 +15,7 @@ extension Connectivity_V1_Path {
     }
     if let gateway = path.gateway { self.gateway = gateway.description }
     if let table = path.table { self.table = table }
-    if !path.isCostUnknown { self.expensive = path.isExpensive }
+    if !path.isCostUnknown { self.expensive = path.isMetered }
     self.constrained = path.isConstrained
     self.constraintLevel = Connectivity_V1_ConstraintLevel(path.constraint)
     self.guessedLinks = UInt32(clamping: path.guessedLinks)
@@ -36,19 +36,18 @@ extension KernelPath {
       status: KernelPath.Status(message.status),
       reason: message.hasReason ? KernelPath.Reason(known: message.reason) : nil,
       chain: message.chain.map { PathLink($0) },
-      medium: Medium(message.medium),
-      evidence: message.hasEvidence ? Evidence(message.evidence) : nil,
+      medium: NetworkMedium(message.medium),
+      evidence: message.hasEvidence ? KernelPath.Evidence(message.evidence) : nil,
       source: message.hasSource ? try address(message.source, "source") : nil,
       sourcePrefixLength: message.hasSourcePrefixLength ? Int(message.sourcePrefixLength) : nil,
       gateway: message.hasGateway ? try address(message.gateway, "gateway") : nil,
       table: message.hasTable ? message.table : nil,
-      isExpensive: message.expensive,
+      isExpensive: message.hasExpensive ? message.expensive : nil,
       constraint: ConstraintLevel(message.constraintLevel))
-    self.isCostUnknown = !message.hasExpensive
     self.guessedLinks = min(Int(message.guessedLinks), self.chain.count)
     if message.hasQuality { self.quality = LinkQuality(message.quality) }
     if message.hasObjection { self.objection = OtherWay.Reason(message.objection) }
-    if message.hasValidation { self.validation = Validation(message.validation) }
+    if message.hasValidation { self.validation = KernelPath.Validation(message.validation) }
   }
 }
 
@@ -74,7 +73,7 @@ func address(_ text: String, _ field: String) throws(ConversionError) -> IPAddre
 }
 
 extension Connectivity_V1_Evidence {
-  public init(_ evidence: Evidence) {
+  public init(_ evidence: KernelPath.Evidence) {
     self.init()
     self.source = Connectivity_V1_EvidenceSource(evidence.source)
     self.value = evidence.value
@@ -82,14 +81,15 @@ extension Connectivity_V1_Evidence {
   }
 }
 
-extension Evidence {
+extension KernelPath.Evidence {
   public init(_ message: Connectivity_V1_Evidence) {
-    self.init(Evidence.Source(message.source), message.value, Medium(message.medium))
+    self.init(
+      KernelPath.Evidence.Source(message.source), message.value, NetworkMedium(message.medium))
   }
 }
 
 extension Connectivity_V1_Validation {
-  fileprivate init(_ validation: Validation) {
+  fileprivate init(_ validation: KernelPath.Validation) {
     self.init()
     self.state = Connectivity_V1_ValidationState(validation.state)
     if let source = validation.source { self.source = Connectivity_V1_ValidationSource(source) }
@@ -97,7 +97,7 @@ extension Connectivity_V1_Validation {
   }
 }
 
-extension Validation {
+extension KernelPath.Validation {
   fileprivate init(_ message: Connectivity_V1_Validation) {
     self.init(
       State(message.state), message.source == .unspecified ? nil : Source(message.source),

@@ -65,13 +65,13 @@ public enum WatchEvent: Hashable, Sendable {
       guard snapshot.hasStatus else { throw ConversionError("snapshot.status", "is missing") }
       self = .snapshot(try ConnectivitySnapshot(snapshot.status))
     case .transition(let transition):
-      self = .change(.transition(try Transition(transition)))
+      self = .change(.transition(try ConnectivityChange.Transition(transition)))
     case .path(let change):
-      self = .change(.path(try PathChange(change)))
+      self = .change(.path(try ConnectivityChange.PathChange(change)))
     case .invalidation(let invalidation):
       self = .change(.invalidation(try Invalidation(invalidation)))
     case .dns(let change):
-      self = .change(.dns(try DNSChange(change)))
+      self = .change(.dns(try ConnectivityChange.DNSChange(change)))
     case .gap(let gap):
       guard gap.hasStatus else { throw ConversionError("gap.status", "is missing") }
       self = .gap(try ConnectivitySnapshot(gap.status))

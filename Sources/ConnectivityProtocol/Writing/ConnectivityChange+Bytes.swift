@@ -27,7 +27,8 @@ extension ConnectivityChange {
 
 // The fields in the order of their numbers in connectivity.proto.
 extension ProtobufWriter {
-  fileprivate mutating func write(_ transition: Transition, _ namespace: UInt64) {
+  fileprivate mutating func write(_ transition: ConnectivityChange.Transition, _ namespace: UInt64)
+  {
     self.write(transition.snapshot.generation, as: 1)
     self.write(Connectivity_V1_Category(transition.from), as: 2)
     self.write(Connectivity_V1_Category(transition.to), as: 3)
@@ -37,7 +38,7 @@ extension ProtobufWriter {
     self.message(as: 7) { $0.write(transition.time) }
   }
 
-  fileprivate mutating func write(_ change: PathChange, _ namespace: UInt64) {
+  fileprivate mutating func write(_ change: ConnectivityChange.PathChange, _ namespace: UInt64) {
     self.write(change.snapshot.generation, as: 1)
     self.message(as: 2) { $0.write(change.snapshot, namespace) }
     self.message(as: 3) { $0.write(change.cause) }
@@ -79,7 +80,7 @@ extension ProtobufWriter {
     }
     if let interface = status.interface { self.write(present: interface, as: 6) }
     self.write(Connectivity_V1_Medium(status.medium), as: 7)
-    if !status.path.isCostUnknown { self.write(present: status.isExpensive, as: 8) }
+    if !status.path.isCostUnknown { self.write(present: status.isMetered, as: 8) }
     self.write(status.isConstrained, as: 9)
     self.message(as: 10) { $0.write(status.ipv4) }
     self.message(as: 11) { $0.write(status.ipv6) }
@@ -103,7 +104,7 @@ extension ProtobufWriter {
     if let source = path.source { self.write(present: source.description, as: 6) }
     if let gateway = path.gateway { self.write(present: gateway.description, as: 7) }
     if let table = path.table { self.write(present: UInt64(table), as: 8) }
-    if !path.isCostUnknown { self.write(present: path.isExpensive, as: 9) }
+    if !path.isCostUnknown { self.write(present: path.isMetered, as: 9) }
     self.write(path.isConstrained, as: 10)
     if let evidence = path.evidence {
       self.message(as: 11) { message in
@@ -126,7 +127,7 @@ extension ProtobufWriter {
     self.write(Connectivity_V1_ConstraintLevel(path.constraint), as: 17)
   }
 
-  private mutating func write(_ validation: Validation) {
+  private mutating func write(_ validation: KernelPath.Validation) {
     self.write(Connectivity_V1_ValidationState(validation.state), as: 1)
     if let source = validation.source {
       self.write(Connectivity_V1_ValidationSource(source), as: 2)

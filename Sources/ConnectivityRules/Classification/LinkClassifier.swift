@@ -59,10 +59,10 @@ package struct LinkFacts: Hashable, Sendable {
 /// The evidence for a link's medium.
 enum MediumVerdict: Hashable {
   /// The link has this medium itself, or its medium is unknown.
-  case medium(Evidence)
+  case medium(KernelPath.Evidence)
   /// The link has the medium of the path below it (K6), or that of the evidence if this path is
   /// unknown.
-  case stacked(Evidence)
+  case stacked(KernelPath.Evidence)
 }
 
 extension MediumVerdict {
@@ -74,36 +74,36 @@ extension MediumVerdict {
   /// serial line decide.
   fileprivate init(_ link: Link, _ device: Device, isModem: Bool) {
     let line = device.serialDriver.flatMap { driver in
-      Knowledge.lineDrivers[driver].map { Evidence(.driver, driver, $0) }
+      Knowledge.lineDrivers[driver].map { KernelPath.Evidence(.driver, driver, $0) }
     }
     if link.kind == "ppp", !device.lowerLinks.isEmpty, !isModem, line == nil {
-      self = .stacked(Evidence(.kind, "ppp", .unknown))
+      self = .stacked(KernelPath.Evidence(.kind, "ppp", .unknown))
     } else if let verdict = link.kind.flatMap(Self.init(ofKind:)),
       !(verdict.isUnplaced && (isModem || line != nil))
     {
       self = verdict
     } else if let (name, medium) = Knowledge.hardwareTypes[link.hardwareType] {
-      self.init(Evidence(.hardwareType, name, medium))
+      self.init(KernelPath.Evidence(.hardwareType, name, medium))
     } else if let type = device.type, let medium = Knowledge.deviceTypes[type] {
-      self.init(Evidence(.deviceType, type, medium))
+      self.init(KernelPath.Evidence(.deviceType, type, medium))
     } else if device.hasPhy80211 {
-      self = .medium(Evidence(.phy80211, "phy80211", .wifi))
+      self = .medium(KernelPath.Evidence(.phy80211, "phy80211", .wifi))
     } else if let role = device.wireless?.role {
-      self = .medium(Evidence(.nl80211, role.rawValue, .wifi))
+      self = .medium(KernelPath.Evidence(.nl80211, role.rawValue, .wifi))
     } else if isModem {
-      self = .medium(Evidence(.modemManager, "bearer", .cellular))
+      self = .medium(KernelPath.Evidence(.modemManager, "bearer", .cellular))
     } else if let line {
       self = .medium(line)
     } else if let driver = device.driver, let medium = Knowledge.drivers[driver] {
-      self = .medium(Evidence(.driver, driver, medium))
+      self = .medium(KernelPath.Evidence(.driver, driver, medium))
     } else if let (prefix, medium) = Knowledge.names.first(where: { link.name.hasPrefix($0.0) }) {
-      self = .medium(Evidence(.name, "\(prefix)*", medium))
+      self = .medium(KernelPath.Evidence(.name, "\(prefix)*", medium))
     } else if link.hardwareType == arphrdEthernet, link.kind == nil, device.type == nil {
       // Only a link without a kind and without contrary evidence counts as a cable. Software
       // creates many kinds of Ethernet links, but these have a kind.
-      self = .medium(Evidence(.hardwareType, "ether", .wired))
+      self = .medium(KernelPath.Evidence(.hardwareType, "ether", .wired))
     } else {
-      self = .medium(Evidence(.none, "", .unknown))
+      self = .medium(KernelPath.Evidence(.none, "", .unknown))
     }
   }
 
@@ -113,15 +113,15 @@ extension MediumVerdict {
 
   private init?(ofKind kind: String) {
     if stackingKinds.contains(kind) {
-      self = .stacked(Evidence(.kind, kind, .unknown))
+      self = .stacked(KernelPath.Evidence(.kind, kind, .unknown))
     } else if let medium = Knowledge.kinds[kind] {
-      self.init(Evidence(.kind, kind, medium))
+      self.init(KernelPath.Evidence(.kind, kind, medium))
     } else {
       return nil
     }
   }
 
-  private init(_ evidence: Evidence) {
+  private init(_ evidence: KernelPath.Evidence) {
     self = evidence.medium == .tunnel ? .stacked(evidence) : .medium(evidence)
   }
 }
@@ -286,16 +286,20 @@ private enum Knowledge {
   static let deviceTypes = Self.media(\.deviceTypes)
   static let lineDrivers = Self.media(\.lineDrivers)
   static let drivers = Self.media(\.drivers)
-  static let names = Medium.allCases.flatMap { medium in
+  static let names = NetworkMedium.allCases.flatMap { medium in
     medium.traits.signs.names.map { ($0, medium) }
   }
-  static let hardwareTypes = Medium.allCases.reduce(into: [UInt16: (String, Medium)]()) {
+  static let hardwareTypes = NetworkMedium.allCases.reduce(
+    into: [UInt16: (String, NetworkMedium)]()
+  ) {
     types, medium in
     for (type, name) in medium.traits.signs.hardwareTypes { types[type] = (name, medium) }
   }
 
-  private static func media(_ signs: KeyPath<Medium.Signs, [String]>) -> [String: Medium] {
-    Medium.allCases.reduce(into: [:]) { media, medium in
+  private static func media(_ signs: KeyPath<NetworkMedium.Signs, [String]>) -> [String:
+    NetworkMedium]
+  {
+    NetworkMedium.allCases.reduce(into: [:]) { media, medium in
       for sign in medium.traits.signs[keyPath: signs] { media[sign] = medium }
     }
   }

@@ -15,12 +15,12 @@ package struct LinkPolicy: Hashable, Sendable {
     /// A name or a pattern of glob(7).
     package var match: String
     /// `nil` if the rule does not set the medium. The same applies to the fields below.
-    package var medium: Medium?
+    package var medium: NetworkMedium?
     package var expensive: Bool?
     package var constraint: ConstraintLevel?
 
     package init(
-      match: String, medium: Medium? = nil, expensive: Bool? = nil,
+      match: String, medium: NetworkMedium? = nil, expensive: Bool? = nil,
       constraint: ConstraintLevel? = nil
     ) {
       self.match = match

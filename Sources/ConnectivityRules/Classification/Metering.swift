@@ -29,7 +29,7 @@ extension CostEvidence {
 extension PathClassifier {
   /// Returns the cost according to the first source that has an answer.
   func costEvidence(
-    of chain: [LinkFacts], medium: Medium, statedByConfiguration: Bool?, statedByUser: Bool?
+    of chain: [LinkFacts], medium: NetworkMedium, statedByConfiguration: Bool?, statedByUser: Bool?
   ) -> CostEvidence {
     if let stated = statedByConfiguration {
       return CostEvidence(stated ? .yes : .no, .configuration)

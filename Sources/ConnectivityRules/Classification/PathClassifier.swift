@@ -183,19 +183,19 @@ package struct PathClassifier: Hashable, Sendable {
   }
 
   /// Returns the evidence for a link on its own.
-  package func evidence(for link: LinkFacts) -> Evidence { self.evidence(for: [link]) }
+  package func evidence(for link: LinkFacts) -> KernelPath.Evidence { self.evidence(for: [link]) }
 
   /// Returns the evidence for a chain of links: the configuration's rule for any of the links, or
   /// else the evidence of the lowest link (K5, K6).
-  package func evidence(for chain: [LinkFacts]) -> Evidence {
+  package func evidence(for chain: [LinkFacts]) -> KernelPath.Evidence {
     for facts in chain {
       if let rule = self.policy.rule(for: facts.link), let medium = rule.medium {
-        return Evidence(.configuration, rule.match, medium)
+        return KernelPath.Evidence(.configuration, rule.match, medium)
       }
     }
     switch chain.last?.verdict {
     case .medium(let evidence), .stacked(let evidence): return evidence
-    case nil: return Evidence(.none, "", .unknown)
+    case nil: return KernelPath.Evidence(.none, "", .unknown)
     }
   }
 
@@ -203,7 +203,7 @@ package struct PathClassifier: Hashable, Sendable {
   /// or else from a user's override. Otherwise the evidence decides whether the path is metered,
   /// and a modem's technology whether it is ultra-constrained (K10).
   package func cost(
-    of chain: [LinkFacts], medium: Medium, by network: NetworkHash? = nil
+    of chain: [LinkFacts], medium: NetworkMedium, by network: NetworkHash? = nil
   ) -> (evidence: CostEvidence, expensive: Bool, constraint: ConstraintLevel) {
     let rules = chain.compactMap { self.policy.rule(for: $0.link) }
     let evidence = self.costEvidence(

@@ -2,15 +2,15 @@ package import Connectivity
 
 /// NetworkManager's connectivity checks for a device, one in each family; `nil` if not checked.
 package struct ConnectivityChecks: Hashable, Sendable {
-  package var ipv4: Validation.State?
-  package var ipv6: Validation.State?
+  package var ipv4: KernelPath.Validation.State?
+  package var ipv6: KernelPath.Validation.State?
 
-  package init(ipv4: Validation.State? = nil, ipv6: Validation.State? = nil) {
+  package init(ipv4: KernelPath.Validation.State? = nil, ipv6: KernelPath.Validation.State? = nil) {
     self.ipv4 = ipv4
     self.ipv6 = ipv6
   }
 
-  package subscript(_ family: AddressFamily) -> Validation.State? {
+  package subscript(_ family: AddressFamily) -> KernelPath.Validation.State? {
     family == .ipv4 ? self.ipv4 : self.ipv6
   }
 }
@@ -57,7 +57,7 @@ package struct ValidationReports: Hashable, Sendable {
 
   /// Returns a path's validation in a family: the first known state, from the topmost link down. If
   /// no link has a state, returns the first portal.
-  package func validation(of chain: [PathLink], _ family: AddressFamily) -> Validation {
+  package func validation(of chain: [PathLink], _ family: AddressFamily) -> KernelPath.Validation {
     if self.checks.isEmpty, self.portals.isEmpty, self.advertised.isEmpty { return .unknown }
     let all = chain.map { self.validation(of: $0, family) }
     return all.first { $0.state != .unknown } ?? all.first { $0 != .unknown } ?? .unknown
@@ -65,17 +65,18 @@ package struct ValidationReports: Hashable, Sendable {
 
   /// An advertised portal does not tell the state, because a network keeps advertising it after the
   /// user has logged in.
-  private func validation(of link: PathLink, _ family: AddressFamily) -> Validation {
+  private func validation(of link: PathLink, _ family: AddressFamily) -> KernelPath.Validation {
     let (source, portal) = self.portal(on: link)
     switch self.checks[link.name]?[family] {
-    case .portal: return Validation(.portal, .networkManager, portal: portal)
-    case let state?: return Validation(state, .networkManager)
-    case nil: return portal == nil ? .unknown : Validation(.unknown, source, portal: portal)
+    case .portal: return KernelPath.Validation(.portal, .networkManager, portal: portal)
+    case let state?: return KernelPath.Validation(state, .networkManager)
+    case nil:
+      return portal == nil ? .unknown : KernelPath.Validation(.unknown, source, portal: portal)
     }
   }
 
-  private func portal(on link: PathLink) -> (Validation.Source, String?) {
-    let (source, portal): (Validation.Source, String?) =
+  private func portal(on link: PathLink) -> (KernelPath.Validation.Source, String?) {
+    let (source, portal): (KernelPath.Validation.Source, String?) =
       self.advertised[link.index].map { (.routerAdvertisement, $0) }
       ?? (.networkd, self.portals[link.name])
     return (source, portal == PortalAdvertisement.unrestricted ? nil : portal)

@@ -33,7 +33,7 @@ package struct Flow: Hashable, Sendable {
   /// connection within this machine needs no question.
   package func canBeAsked(on path: KernelPath) -> Bool {
     self.question != .none && path.medium != .loopback
-      && !(self.forbidsExpensive && path.isExpensive)
+      && !(self.forbidsExpensive && path.isMetered)
       && !(self.forbidsConstrained && path.isConstrained)
   }
 

@@ -75,7 +75,7 @@ extension FlowTracker {
     let (path, guesses) = (input.reading.path, input.reading.guesses)
     guard path.status == .satisfied else { return nil }
     var isGuess: [Bool] = []
-    if input.flow.forbidsExpensive, path.isExpensive { isGuess.append(guesses.isExpensive) }
+    if input.flow.forbidsExpensive, path.isMetered { isGuess.append(guesses.isExpensive) }
     if input.flow.forbidsConstrained, path.isConstrained { isGuess.append(guesses.isConstrained) }
     guard !isGuess.isEmpty else { return nil }
     return Verdict(.policy, isGuess.contains(false) ? .destroy : .drain)

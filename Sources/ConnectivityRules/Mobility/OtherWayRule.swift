@@ -101,7 +101,7 @@ package struct OtherWayRule {
 
   private func rank(_ candidate: Candidate) -> (Int, Int, UInt32) {
     (
-      self.objection(to: candidate) == nil ? 0 : 1, candidate.path.costsMoney == false ? 0 : 1,
+      self.objection(to: candidate) == nil ? 0 : 1, candidate.path.isExpensive == false ? 0 : 1,
       candidate.metric
     )
   }
@@ -111,7 +111,7 @@ package struct OtherWayRule {
     if candidate.isRoaming { return .roaming }
     if candidate.path.isConstrained { return .constrained }
     // An unknown cost is not free.
-    return candidate.path.costsMoney == false || self.assist == true ? nil : .expensive
+    return candidate.path.isExpensive == false || self.assist == true ? nil : .expensive
   }
 }
 

@@ -63,7 +63,8 @@ package struct TransitionDetector: Hashable, Sendable {
     cause.learntLate = learntLate
     self.snapshot.dns = settings
     return .dns(
-      DNSChange(generation: self.takeGeneration(), settings: settings, cause: cause, time: time))
+      ConnectivityChange.DNSChange(
+        generation: self.takeGeneration(), settings: settings, cause: cause, time: time))
   }
 
   /// Compares a reading with the published state.
@@ -120,10 +121,10 @@ package struct TransitionDetector: Hashable, Sendable {
     let change: ConnectivityChange =
       isTransition
       ? .transition(
-        Transition(
+        ConnectivityChange.Transition(
           from: before.category, to: after.category, bounced: bounced, cause: cause,
           time: time, snapshot: self.snapshot))
-      : .path(PathChange(cause: cause, time: time, snapshot: self.snapshot))
+      : .path(ConnectivityChange.PathChange(cause: cause, time: time, snapshot: self.snapshot))
     return (change, isSameRoute)
   }
 }

@@ -217,7 +217,8 @@ extension Machine {
   static func localPath(_ address: IPAddress) -> KernelPath {
     KernelPath(
       status: .satisfied, chain: [Self.loopback], medium: .loopback,
-      evidence: Evidence(.hardwareType, "loopback", .loopback), source: address, table: 255)
+      evidence: KernelPath.Evidence(.hardwareType, "loopback", .loopback), source: address,
+      table: 255)
   }
 
   /// Returns the identity of the network behind a path. A link without carrier has lost its
@@ -254,8 +255,8 @@ extension NetworkConditions {
   }
 
   /// The evidence that a typical link of this medium provides.
-  var evidence: Evidence {
+  var evidence: KernelPath.Evidence {
     let typical = self.medium.traits.typical
-    return Evidence(typical.source, typical.value, self.medium)
+    return KernelPath.Evidence(typical.source, typical.value, self.medium)
   }
 }

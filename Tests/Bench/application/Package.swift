@@ -5,7 +5,7 @@ let package = Package(
   name: "channels",
   platforms: [.macOS(.v15)],
   dependencies: [
-    .package(name: "connd", path: "../../.."),
+    .package(name: "connd", path: "../../..", traits: ["Client"]),
     .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),
     .package(url: "https://github.com/grpc/grpc-swift-nio-transport", from: "2.9.2"),
   ],

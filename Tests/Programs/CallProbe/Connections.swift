@@ -182,9 +182,9 @@ private struct NIOConnection: PlainConnection {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-      switch event {
-      case let event as ConnectivityEvents.PathChanged: report(event.path, of: self.id)
-      case let event as ConnectivityEvents.Invalidated: report(event.invalidation, of: self.id)
+      switch event as? ConnectionEvent {
+      case .pathChanged(let path): report(path, of: self.id)
+      case .invalidated(let invalidation): report(invalidation, of: self.id)
       default: break
       }
     }
@@ -219,10 +219,10 @@ private final class SocketConnection: PlainConnection {
     Task {
       for await event in events {
         switch event {
-        case .path(let path): report(path, of: id)
+        case .pathChanged(let path): report(path, of: id)
         case .invalidated(let invalidation): report(invalidation, of: id)
-        case .unguarded(let why): report("unguarded", ["id": id, "message": why])
-        case .betterPathUnavailable: break
+        case .unguarded(let why): report("unguarded", ["id": id, "message": "\(why)"])
+        case .viable, .notViable, .betterPathAvailable, .betterPathGone, .asked: break
         }
       }
     }
@@ -279,7 +279,7 @@ private func report(_ path: KernelPath, of id: String) {
     "path", ["id": id, "message": path.interface ?? "none", "state": path.status.rawValue])
 }
 
-private func report(_ invalidation: FlowInvalidation, of id: String) {
+private func report(_ invalidation: InvalidationError, of id: String) {
   report(
     invalidation.severity.rawValue,
     ["id": id, "reason": invalidation.reason.rawValue, "message": invalidation.cause.change])

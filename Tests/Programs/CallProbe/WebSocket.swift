@@ -31,7 +31,7 @@ struct WebSocket: AsyncParsableCommand {
       frames = try await Self.connect(
         to: host, configuration, self.drain ? event : nil)
     } catch {
-      let reason = NetworkUnavailable.Reason(of: error)?.rawValue
+      let reason = NetworkUnavailableError.Reason(of: error)?.rawValue
       return report("refused", ["reason": reason, "message": "\(error)"])
     }
     try await frames.executeThenClose { inbound, outbound in
@@ -52,7 +52,7 @@ struct WebSocket: AsyncParsableCommand {
           report("message", ["message": String(buffer: frame.unmaskedData)])
         }
         report("ended")
-      } catch let invalidation as FlowInvalidation {
+      } catch let invalidation as InvalidationError {
         report("ended", ["reason": invalidation.reason.rawValue])
       }
     }
@@ -101,9 +101,9 @@ private final class BetterPaths: ChannelInboundHandler, Sendable {
   init(_ told: AsyncStream<String>.Continuation) { self.told = told }
 
   func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-    switch event {
-    case is ConnectivityEvents.BetterPathAvailable: self.told.yield("betterPath")
-    case is ConnectivityEvents.BetterPathUnavailable: self.told.yield("noBetterPath")
+    switch event as? ConnectionEvent {
+    case .betterPathAvailable: self.told.yield("betterPath")
+    case .betterPathGone: self.told.yield("noBetterPath")
     default: break
     }
     context.fireUserInboundEventTriggered(event)

@@ -37,7 +37,7 @@ struct ConversionTests {
   func generations() {
     var model = RandomModel(seed: 1)
     let snapshot = model.snapshot()
-    let change = Transition(
+    let change = ConnectivityChange.Transition(
       from: .none, to: .wifi, bounced: false, cause: model.cause(), time: model.time(),
       snapshot: snapshot)
     let message = Connectivity_V1_WatchResponse(.transition(change))
@@ -127,10 +127,10 @@ struct ConversionTests {
   func unknownCost() throws {
     var message = Connectivity_V1_Path()
     message.status = .satisfied
-    #expect(try KernelPath(message).isCostUnknown && KernelPath(message).costsMoney == nil)
+    #expect(try KernelPath(message).isCostUnknown && KernelPath(message).isExpensive == nil)
     for isExpensive in [false, true] {
       message.expensive = isExpensive
-      #expect(try KernelPath(message).costsMoney == isExpensive)
+      #expect(try KernelPath(message).isExpensive == isExpensive)
     }
     var path = KernelPath(status: .satisfied)
     #expect(Connectivity_V1_Path(path).hasExpensive)
@@ -180,7 +180,7 @@ extension RandomModel {
     return [
       .path(self.path()), .betterPathGone(self.path()),
       .invalidation(
-        FlowInvalidation(
+        InvalidationError(
           reason: self.any(Invalidation.Reason.self),
           severity: self.any(Invalidation.Severity.self), cause: self.cause(),
           path: self.maybe { $0.path() }, socket: self.bool() ? testimony : nil)),

@@ -8,10 +8,11 @@ import Testing
 @Suite("Enumerations")
 struct EnumTests {
   private static let types: [any WireEnum.Type] = [
-    NetworkCategory.self, ThreeWayCategory.self, Medium.self, AddressFamily.self,
-    KernelPath.Status.self, KernelPath.Reason.self, Evidence.Source.self,
+    NetworkCategory.self, ThreeWayCategory.self, NetworkMedium.self, AddressFamily.self,
+    KernelPath.Status.self, KernelPath.Reason.self, KernelPath.Evidence.Source.self,
     ChangeCause.Trigger.self, Invalidation.Reason.self, Invalidation.Severity.self,
-    LinkQuality.self, Validation.State.self, Validation.Source.self, OtherWay.Reason.self,
+    LinkQuality.self, KernelPath.Validation.State.self, KernelPath.Validation.Source.self,
+    OtherWay.Reason.self,
     AttemptOutcome.self, PeerQuestion.self, FlowRefusal.Code.self, UnusedReason.self,
     DiagnosisVerdict.self, ConstraintLevel.self,
     CostEvidence.Source.self, Metering.self, LinkState.self, Via.Kind.self,
@@ -62,18 +63,18 @@ struct EnumTests {
   func unknown(number: Int) {
     #expect(NetworkCategory(.init(rawValue: number)) == .unknown)
     #expect(ThreeWayCategory(.init(rawValue: number)) == .unknown)
-    #expect(Medium(.init(rawValue: number)) == .unknown)
+    #expect(NetworkMedium(.init(rawValue: number)) == .unknown)
     #expect(AddressFamily(.init(rawValue: number)) == .ipv4)
     #expect(KernelPath.Status(.init(rawValue: number)) == .unknown)
     #expect(KernelPath.Reason(known: .init(rawValue: number)) == nil)
-    #expect(Evidence.Source(.init(rawValue: number)) == Evidence.Source.none)
+    #expect(KernelPath.Evidence.Source(.init(rawValue: number)) == KernelPath.Evidence.Source.none)
     #expect(ChangeCause.Trigger(.init(rawValue: number)) == .kernel)
     #expect(Invalidation.Reason(.init(rawValue: number)) == .categoryChanged)
     #expect(Invalidation.Severity(.init(rawValue: number)) == .advise)
     #expect(LinkQuality(.init(rawValue: number)) == .unknown)
     #expect(ConstraintLevel(.init(rawValue: 99)) == .constrained)
-    #expect(Validation.State(.init(rawValue: number)) == .unknown)
-    #expect(Validation.Source(.init(rawValue: number)) == .networkd)
+    #expect(KernelPath.Validation.State(.init(rawValue: number)) == .unknown)
+    #expect(KernelPath.Validation.Source(.init(rawValue: number)) == .networkd)
     #expect(FlowRefusal.Code(.init(rawValue: number)) == .invalidArgument)
     #expect(OtherWay.Reason(.init(rawValue: number)) == .noOtherPath)
     #expect(PeerQuestion(.init(rawValue: number)) == PeerQuestion.none)

@@ -99,7 +99,7 @@ private func plain(_ name: some StringProtocol) -> String {
 }
 
 /// Whether protobuf's text format has this text for a value. The values of an enum begin with its
-/// name: MEDIUM_WIFI is `Medium.wifi`.
+/// name: MEDIUM_WIFI is `NetworkMedium.wifi`.
 private func isNamed(_ value: Any, _ text: Substring) -> Bool {
   plain("\(type(of: value))\(value)").hasSuffix(plain(text))
 }

@@ -32,8 +32,9 @@ struct RandomModel {
         in: -4_000_000_000_000_000...4_000_000_000_000_000, using: &self.generator))
   }
 
-  mutating func evidence() -> Evidence {
-    Evidence(self.any(Evidence.Source.self), self.word(), self.any(Medium.self))
+  mutating func evidence() -> KernelPath.Evidence {
+    KernelPath.Evidence(
+      self.any(KernelPath.Evidence.Source.self), self.word(), self.any(NetworkMedium.self))
   }
 
   mutating func path() -> KernelPath {
@@ -44,7 +45,7 @@ struct RandomModel {
       status: self.any(KernelPath.Status.self),
       reason: self.maybe { $0.any(KernelPath.Reason.self) },
       chain: chain,
-      medium: self.any(Medium.self),
+      medium: self.any(NetworkMedium.self),
       evidence: self.maybe { $0.evidence() },
       source: self.maybe { $0.address() },
       sourcePrefixLength: self.maybe { Int.random(in: 0...128, using: &$0.generator) },
@@ -52,13 +53,13 @@ struct RandomModel {
       table: self.maybe { UInt32.random(in: 0 ... .max, using: &$0.generator) },
       isExpensive: self.bool(), constraint: self.any(ConstraintLevel.self))
     path.guessedLinks = Int.random(in: 0...chain.count, using: &self.generator)
-    if !path.isExpensive { path.isCostUnknown = self.bool() }
+    if !path.isMetered { path.isCostUnknown = self.bool() }
     path.quality = self.any(LinkQuality.self)
     path.objection = self.maybe { $0.any(OtherWay.Reason.self) }
-    let state = self.any(Validation.State.self)
+    let state = self.any(KernelPath.Validation.State.self)
     if state != .unknown {
-      path.validation = Validation(
-        state, self.maybe { $0.any(Validation.Source.self) },
+      path.validation = KernelPath.Validation(
+        state, self.maybe { $0.any(KernelPath.Validation.Source.self) },
         portal: self.maybe { $0.word() })
     }
     return path
@@ -116,15 +117,17 @@ struct RandomModel {
     switch Int.random(in: 0..<4, using: &self.generator) {
     case 0:
       .transition(
-        Transition(
+        ConnectivityChange.Transition(
           from: self.any(NetworkCategory.self), to: self.any(NetworkCategory.self),
           bounced: self.bool(),
           cause: self.cause(), time: self.time(), snapshot: self.snapshot()))
     case 1:
-      .path(PathChange(cause: self.cause(), time: self.time(), snapshot: self.snapshot()))
+      .path(
+        ConnectivityChange.PathChange(
+          cause: self.cause(), time: self.time(), snapshot: self.snapshot()))
     case 2:
       .dns(
-        DNSChange(
+        ConnectivityChange.DNSChange(
           generation: .random(in: 0..<1 << 53, using: &self.generator), settings: self.dns(),
           cause: self.cause(), time: self.time()))
     default:

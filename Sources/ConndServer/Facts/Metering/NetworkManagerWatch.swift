@@ -176,8 +176,12 @@ final class NetworkManagerWatch {
     if let name = values["IpInterface"] { device.trafficInterface = name.linkName ?? "" }
     if let value = values["Metered"] { device.metering = Metering(value) }
     if case .number(let state)? = values["State"] { device.state = state }
-    if let value = values["Ip4Connectivity"] { device.checks.ipv4 = Validation.State(value) }
-    if let value = values["Ip6Connectivity"] { device.checks.ipv6 = Validation.State(value) }
+    if let value = values["Ip4Connectivity"] {
+      device.checks.ipv4 = KernelPath.Validation.State(value)
+    }
+    if let value = values["Ip6Connectivity"] {
+      device.checks.ipv6 = KernelPath.Validation.State(value)
+    }
     self.devices[path] = device
   }
 }
@@ -194,7 +198,7 @@ extension Metering {
   }
 }
 
-extension Validation.State {
+extension KernelPath.Validation.State {
   /// Creates the state from `NMConnectivityState`, or returns `nil` if it is unknown. Any other
   /// value counts as unknown.
   fileprivate init?(_ value: BusValue) {

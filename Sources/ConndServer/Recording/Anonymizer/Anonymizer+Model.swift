@@ -32,7 +32,8 @@ extension Anonymizer {
     path.gateway = path.gateway.map(self.address)
     if let evidence = path.evidence, evidence.source == .configuration {
       // The value is a pattern of the configuration.
-      path.evidence = Evidence(.configuration, self.linkName(evidence.value), evidence.medium)
+      path.evidence = KernelPath.Evidence(
+        .configuration, self.linkName(evidence.value), evidence.medium)
     }
     path.validation.portal = path.validation.portal.map { _ in self.portal }
     return path

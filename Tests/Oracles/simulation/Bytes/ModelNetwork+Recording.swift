@@ -68,7 +68,7 @@ extension ModelNetwork {
 
 extension LinkFacts {
   /// - Parameter medium: the configured medium.
-  fileprivate func sort(_ medium: Medium?) -> ModelLink.Sort {
+  fileprivate func sort(_ medium: NetworkMedium?) -> ModelLink.Sort {
     switch medium {
     case .wired: return .wired
     case .wifi: return .wifi

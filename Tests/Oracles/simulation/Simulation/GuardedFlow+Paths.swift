@@ -8,7 +8,7 @@ extension GuardedFlow {
   /// The local port of its socket, or `nil` if it names none.
   var port: UInt16? { self.flow.namesSocket ? self.flow.destination.transport?.localPort : nil }
 
-  func isForbidden(_ path: KernelPath) -> Bool { self.flow.forbidsExpensive && path.isExpensive }
+  func isForbidden(_ path: KernelPath) -> Bool { self.flow.forbidsExpensive && path.isMetered }
 
   func isForbidden(in network: ModelNetwork) -> Bool { self.isForbidden(self.ownPath(in: network)) }
 

@@ -145,7 +145,7 @@ extension ModelNetwork {
     return link.isDormant ? .dormant : nil
   }
 
-  private func medium(_ bottom: ModelLink?) -> Medium {
+  private func medium(_ bottom: ModelLink?) -> NetworkMedium {
     switch bottom?.sort {
     case .wired: .wired
     case .wifi: .wifi

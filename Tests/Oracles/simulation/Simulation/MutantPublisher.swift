@@ -54,7 +54,8 @@ final class MutantPublisher: Publisher {
     let cause = ChangeCause(.link, "linkUp")
     self.makeKnown([
       .path(
-        PathChange(cause: cause, time: ModelClock(kernel: self.kernel).time, snapshot: snapshot))
+        ConnectivityChange.PathChange(
+          cause: cause, time: ModelClock(kernel: self.kernel).time, snapshot: snapshot))
     ])
   }
 

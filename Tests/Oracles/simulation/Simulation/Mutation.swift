@@ -128,7 +128,8 @@ extension Mutation? {
     last.generation = past.last?.change.generation ?? last.generation
     last.status = ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4)
     let change = ConnectivityChange.path(
-      PathChange(cause: ChangeCause(.start, ""), time: last.since, snapshot: last))
+      ConnectivityChange.PathChange(
+        cause: ChangeCause(.start, ""), time: last.since, snapshot: last))
     return past.dropLast() + [Published(change)]
   }
 

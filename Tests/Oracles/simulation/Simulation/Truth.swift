@@ -35,7 +35,7 @@ extension KernelPath {
     var (path, truth) = (self, truth)
     (path.evidence, truth.evidence) = (nil, nil)
     truth.isCostUnknown = path.isCostUnknown
-    if path.medium == .tunnel { truth.isExpensive = path.isExpensive }
+    if path.medium == .tunnel { truth.isMetered = path.isMetered }
     return path == truth
   }
 }

@@ -28,7 +28,7 @@ struct GuardTests {
 
   @Test("the path comes first, then invalidations; destroy ends it with 0")
   func destroy() async throws {
-    var advice = FlowInvalidation.sample
+    var advice = InvalidationError.sample
     advice.severity = .advise
     let events: [(UInt64, FlowEvent)] = [
       (17, .path(.wlan)), (18, .invalidation(advice)), (19, .invalidation(.sample)),
@@ -209,7 +209,7 @@ struct GuardTests {
 
   @Test("a flow that is dead from the start gets the obstacle as text; its JSON has connd's values")
   func obstacle() async throws {
-    let dead = FlowInvalidation(
+    let dead = InvalidationError(
       reason: .sourceAddressLost, severity: .destroy,
       cause: ChangeCause(.registration, "diedBefore", interface: "wlan0", learntLate: true),
       path: .wlan)

@@ -11,7 +11,7 @@ struct HistoryTests {
   func historyLimit() throws {
     var response = Connectivity_V1_ListTransitionsResponse()
     // At second 1 a transition with an invalidation, at 2 an invalidation alone, at 3 two of them.
-    var transition = Transition.sample
+    var transition = ConnectivityChange.Transition.sample
     transition.time = .sample.adding(seconds: 1)
     transition.snapshot.generation = 1
     response.transitions = [Connectivity_V1_Transition(transition)]
@@ -32,7 +32,9 @@ struct HistoryTests {
   @Test("two transitions at the same time are two changes")
   func twins() throws {
     var response = Connectivity_V1_ListTransitionsResponse()
-    response.transitions = [Transition.sample, .bounce].map { Connectivity_V1_Transition($0) }
+    response.transitions = [ConnectivityChange.Transition.sample, .bounce].map {
+      Connectivity_V1_Transition($0)
+    }
     #expect(FoldedChange.groups(try response.changes()).map(\.count) == [1, 1])
   }
 
@@ -40,7 +42,7 @@ struct HistoryTests {
   func historyOrder() throws {
     var response = Connectivity_V1_ListTransitionsResponse()
     response.transitions = ([3, 7] as [UInt64]).map { generation in
-      var transition = Transition.sample
+      var transition = ConnectivityChange.Transition.sample
       transition.snapshot.generation = generation
       return Connectivity_V1_Transition(transition)
     }
@@ -57,7 +59,7 @@ struct HistoryTests {
     var response = Connectivity_V1_ListTransitionsResponse()
     let said: [(UInt64, UInt32, Bool)] = [(1, 0, true), (2, 4_000_001, false)]
     response.paths = said.map { generation, user, isOn in
-      var change = PathChange.sample
+      var change = ConnectivityChange.PathChange.sample
       change.snapshot.generation = generation
       change.snapshot.status.ipv4.constraint = isOn ? .constrained : .none
       change.snapshot.status.ipv6.constraint = isOn ? .constrained : .none

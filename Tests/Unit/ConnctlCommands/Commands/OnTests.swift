@@ -12,7 +12,7 @@ struct OnTests {
 
   @Test("a transition: its former and new category, and its link")
   func transition() {
-    let transition = Transition.sample
+    let transition = ConnectivityChange.Transition.sample
     #expect(
       self.variables(.change(.transition(transition)), transition.snapshot) == [
         "CONND_EVENT=transition", "CONND_GENERATION=\(transition.snapshot.generation)",

@@ -104,21 +104,21 @@ struct DocumentationTests {
 
   @Test(
     "K5 every medium has its own number and name in the API, and a reason if it is prohibited",
-    arguments: Medium.allCases)
-  func api(of medium: Medium) {
+    arguments: NetworkMedium.allCases)
+  func api(of medium: NetworkMedium) {
     let message = Connectivity_V1_Medium(medium)
     #expect("\(message)" == medium.rawValue, "connectivity.proto: number \(medium.traits.number)")
-    #expect(Medium(message) == medium)
-    #expect(NetworkUnavailable.Reason(medium).rawValue == medium.rawValue)
+    #expect(NetworkMedium(message) == medium)
+    #expect(NetworkUnavailableError.Reason(medium).rawValue == medium.rawValue)
   }
 
   @Test("K5 I8 the manual of connd.yaml lists every medium, and the metered ones")
   func manualOfMedia() throws {
     for (start, media) in [
-      ("\nThe link's medium, one of\n", Medium.allCases),
+      ("\nThe link's medium, one of\n", NetworkMedium.allCases),
       (
         "\nDefault: true for the media\n",
-        Medium.allCases.filter { $0.traits.isMetered == true }
+        NetworkMedium.allCases.filter { $0.traits.isMetered == true }
       ),
     ] {
       let words = try Self.words(of: "man/connd.yaml.5", from: start, to: "\n", #/(\w{3,})/#)
@@ -128,7 +128,7 @@ struct DocumentationTests {
 
   @Test("K5 a sign shows one medium, and media have different places")
   func signs() {
-    let media = Medium.allCases.map(\.traits)
+    let media = NetworkMedium.allCases.map(\.traits)
     #expect(Set(media.map(\.place)).count == media.count)
     for signs in [
       media.flatMap(\.signs.kinds), media.flatMap(\.signs.deviceTypes),

@@ -170,7 +170,7 @@ struct JSONShapeTests {
   @Test("watch: a connection event has no JSON")
   func connection() {
     #expect(JSON.event(.resumed(3)) == nil)
-    #expect(JSON.event(.disconnected(.notThere(""))) == nil)
+    #expect(JSON.event(.disconnected(.notAvailable(""))) == nil)
   }
 
   @Test("history has the transitions of watch with their times, and their invalidations")

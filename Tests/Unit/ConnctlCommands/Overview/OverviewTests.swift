@@ -227,14 +227,14 @@ struct OverviewTests {
     overview.take(.change(.transition(.sample)))
     #expect(overview.snapshot.status == .offline)
     #expect(overview.changes.count == 1)
-    overview.take(.disconnected(.notThere("it is gone")))
+    overview.take(.disconnected(.notAvailable("it is gone")))
     #expect(overview.remark == "connd went away (it is gone); waiting for it")
     overview.take(.resumed(18))
     #expect(overview.remark == nil)
     overview.take(.gap(.sample(40)))
     #expect(overview.snapshot.generation == 40)
     for generation in 50..<200 {
-      var change = PathChange.sample
+      var change = ConnectivityChange.PathChange.sample
       change.snapshot.generation = UInt64(generation)
       overview.take(.change(.path(change)))
     }

@@ -165,11 +165,11 @@ struct ConditionTests {
   @Test("costs are those of the path that the summary follows")
   func costs() {
     var status = ConnectivityStatus.sample
-    status.ipv6.isExpensive = true
+    status.ipv6.isMetered = true
     status.ipv6.constraint = .constrained
     #expect(!Condition(subject: .expensive).holds(for: status))
     #expect(!Condition(subject: .constrained).holds(for: status))
-    status.ipv4.isExpensive = true
+    status.ipv4.isMetered = true
     #expect(Condition(subject: .expensive).holds(for: status))
     #expect(!Condition(subject: .constrained).holds(for: status))
     status.ipv4.constraint = .constrained
@@ -187,9 +187,9 @@ struct ConditionTests {
       [false, true].map { Condition(subject: .validated, negated: $0).holds(for: status) }
     }
     #expect(held() == [false, false])
-    status.ipv4.validation = Validation(.full, .networkManager)
+    status.ipv4.validation = KernelPath.Validation(.full, .networkManager)
     #expect(held() == [true, false])
-    status.ipv4.validation = Validation(.portal, .networkManager)
+    status.ipv4.validation = KernelPath.Validation(.portal, .networkManager)
     #expect(held() == [false, true])
   }
 
@@ -198,7 +198,7 @@ struct ConditionTests {
     for category in NetworkCategory.allCases {
       var status = ConnectivityStatus.sample
       status.category = category
-      status.ipv4.validation = Validation(.portal, .networkManager)
+      status.ipv4.validation = KernelPath.Validation(.portal, .networkManager)
       #expect(
         Condition(subject: subject).holds(for: status)
           != Condition(subject: subject, negated: true).holds(for: status))

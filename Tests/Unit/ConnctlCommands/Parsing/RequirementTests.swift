@@ -86,7 +86,7 @@ struct RequirementTests {
     let unchecked = Condition.Obstacle(
       text: "wifi via wlan0, not checked\(only)", needsDecision: true)
     #expect(validated.obstacle(in: status) == unchecked)
-    let portal = Validation(.unknown, .routerAdvertisement, portal: "https://a/")
+    let portal = KernelPath.Validation(.unknown, .routerAdvertisement, portal: "https://a/")
     (status.ipv4.validation, status.ipv6.validation) = (portal, portal)
     #expect(
       validated.obstacle(in: status).text == "wifi via wlan0, not checked, has a portal\(only)")

@@ -43,7 +43,7 @@ struct ReaperTests {
     -> FlowEvent
   {
     .invalidation(
-      FlowInvalidation(
+      InvalidationError(
         reason: reason, severity: severity, cause: ChangeCause(.link, "carrierLost"), path: nil))
   }
 

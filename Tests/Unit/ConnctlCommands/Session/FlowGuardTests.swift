@@ -15,7 +15,8 @@ struct FlowGuardTests {
       let flows = FlowGuard(socket: socket, through: connector)
       let remote = try #require(IPAddress("192.0.2.80"))
       flows.add(.init(remote: remote), id: 1)
-      guard case .absent(.disconnected(.notThere))? = await flows.next() else {
+      guard case .absent(.disconnected(let why))? = await flows.next(), why.code == .notAvailable
+      else {
         Issue.record("connd is not there yet")
         return
       }
@@ -72,7 +73,8 @@ struct FlowGuardTests {
         let flows = FlowGuard(socket: socket, through: connector)
         flows.add(.init(remote: remote), id: 1)
         #expect(await flows.next() == .flow(id: 1, generation: 17, .path(.wlan)))
-        #expect(await flows.next() == .absent(.disconnected(.notThere("connd ended the stream"))))
+        #expect(
+          await flows.next() == .absent(.disconnected(.notAvailable("connd ended the stream"))))
         #expect(await flows.next() == .resumed)
         #expect(await flows.next() == .flow(id: 1, generation: 17, .path(.wlan)))
       }
@@ -181,7 +183,7 @@ struct GuardedFlowsTests {
     flows.add(try self.flow, id: 4)
     #expect(flows.requests() == [])
     // The next connd may be in the flows' namespace.
-    #expect(flows.lost(ConndError.notThere("gone")).0 == nil)
+    #expect(flows.lost(ConndError.notAvailable("gone")).0 == nil)
     flows.connecting()
     #expect(flows.accepted() == .resumed)
     let again = flows.requests()
@@ -229,7 +231,7 @@ struct GuardedFlowsTests {
     #expect(!first.hasLocal && !first.hasKnownPath && !first.hasMark && !first.hasInterface)
     var rotated = KernelPath.wlan
     rotated.source = IPAddress("192.0.2.8")
-    var advice = FlowInvalidation.sample
+    var advice = InvalidationError.sample
     advice.severity = .advise
     for event in [FlowEvent.path(.wlan), .betterPathGone(rotated), .invalidation(advice)] {
       _ = try flows.received(.flow(generation: 8, event))

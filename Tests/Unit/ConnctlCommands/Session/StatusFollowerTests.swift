@@ -26,7 +26,7 @@ struct StatusFollowerTests {
     try await withDirectory { directory in
       let socket = "\(directory)/connd.sock"
       let events = follow(socket, kinds: [.transition])
-      guard case .disconnected(.notThere)? = await events.next() else {
+      guard case .disconnected(let why)? = await events.next(), why.code == .notAvailable else {
         Issue.record("connd is not there yet")
         return
       }
@@ -41,7 +41,7 @@ struct StatusFollowerTests {
         #expect(await events.next() == .snapshot(.sample))
       }
       let lost = await events.next()
-      guard case .disconnected(.notThere)? = lost else {
+      guard case .disconnected(let why)? = lost, why.code == .notAvailable else {
         Issue.record("the first connd is gone, and not: \(String(describing: lost))")
         return
       }
@@ -84,8 +84,8 @@ struct StatusFollowerTests {
         == .refused(
           "/x: Permission denied (join the group of the socket, or of its directory, or ask as root)"
         ))
-    #expect(SocketProbe.error(111, "/x") == .notThere("no process listens on /x"))
-    #expect(SocketProbe.error(2, "/x") == .notThere("there is no /x"))
+    #expect(SocketProbe.error(111, "/x") == .notAvailable("no process listens on /x"))
+    #expect(SocketProbe.error(2, "/x") == .notAvailable("there is no /x"))
     #expect(SocketProbe.error(24, "/x") == .failed("/x: Too many open files"))
   }
 }
@@ -95,7 +95,7 @@ struct ProgressTests {
   @Test("an outage is reported once, pauses grow to a minute, and a message resets them")
   func pauses() throws {
     var progress = FollowedStatus(since: nil)
-    let error = ConndError.notThere("gone")
+    let error = ConndError.notAvailable("gone")
     #expect(progress.lost(error).0 == .disconnected(error))
     let pauses = (0..<10).map { _ in progress.lost(error) }
     #expect(pauses.allSatisfy { $0.0 == nil })

@@ -11,7 +11,7 @@ import UnixTransport
 extension KernelPath {
   static let wlan = KernelPath(
     status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi,
-    evidence: Evidence(.phy80211, "phy0", .wifi), source: IPAddress("192.0.2.7"),
+    evidence: KernelPath.Evidence(.phy80211, "phy0", .wifi), source: IPAddress("192.0.2.7"),
     sourcePrefixLength: 24, gateway: IPAddress("192.0.2.1"), table: 254)
 
   static let stack = KernelPath(
@@ -20,7 +20,7 @@ extension KernelPath {
       PathLink(index: 9, name: "vlan10"), PathLink(index: 8, name: "bond0"),
       PathLink(index: 2, name: "eth0"),
     ],
-    medium: .wired, evidence: Evidence(.hardwareType, "ether", .wired),
+    medium: .wired, evidence: KernelPath.Evidence(.hardwareType, "ether", .wired),
     source: IPAddress("2001:db8:1111:2222:3333:4444:5555:6666"),
     gateway: IPAddress("fe80::1234:5678:9abc:def0"), table: 254, isExpensive: true)
 }
@@ -57,17 +57,17 @@ extension ConnectivityStatus {
     ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
 }
 
-extension Transition {
-  static let sample = Transition(
+extension ConnectivityChange.Transition {
+  static let sample = ConnectivityChange.Transition(
     from: .wifi, to: .none, bounced: false,
     cause: ChangeCause(.link, "carrierLost", message: "RTM_NEWLINK", interface: "wlan0"),
     time: .sample, snapshot: .sample(18, .offline))
 
-  static let started = Transition(
+  static let started = ConnectivityChange.Transition(
     from: .unknown, to: .wifi, bounced: false,
     cause: ChangeCause(.start, "started", learntLate: true), time: .sample, snapshot: .sample(16))
 
-  static let bounce = Transition(
+  static let bounce = ConnectivityChange.Transition(
     from: .wifi, to: .wifi, bounced: true,
     cause: ChangeCause(.overrun, "read again", learntLate: true),
     time: .sample, snapshot: .sample(19))
@@ -76,21 +76,22 @@ extension Transition {
 extension Invalidation {
   static let sample = Invalidation(
     generation: 21, reason: .interfaceLost, severity: .destroy,
-    scope: Scope(interface: "wlan0", family: .ipv4), cause: Transition.sample.cause, time: .sample)
+    scope: Scope(interface: "wlan0", family: .ipv4),
+    cause: ConnectivityChange.Transition.sample.cause, time: .sample)
 
   static let everything = Invalidation(
     generation: 22, reason: .categoryChanged, severity: .advise, scope: .everything,
     cause: ChangeCause(.overrun, "read again", learntLate: true), time: .sample)
 }
 
-extension FlowInvalidation {
-  static let sample = FlowInvalidation(
-    reason: .interfaceLost, severity: .destroy, cause: Transition.sample.cause,
+extension InvalidationError {
+  static let sample = InvalidationError(
+    reason: .interfaceLost, severity: .destroy, cause: ConnectivityChange.Transition.sample.cause,
     path: .unsatisfied(.noRoute))
 }
 
-extension PathChange {
-  static let sample = PathChange(
+extension ConnectivityChange.PathChange {
+  static let sample = ConnectivityChange.PathChange(
     cause: ChangeCause(.address, "addressAdded", message: "RTM_NEWADDR", interface: "wlan0"),
     time: .sample, snapshot: .sample(20))
 }
@@ -191,7 +192,7 @@ extension DNSSettings {
     links: [Link(interface: "wlan0", servers: ["192.0.2.53"].compactMap { Server($0) })])
 }
 
-extension DNSChange {
-  static let sample = DNSChange(
+extension ConnectivityChange.DNSChange {
+  static let sample = ConnectivityChange.DNSChange(
     generation: 21, settings: .sample, cause: ChangeCause(.dns, "serversChanged"), time: .sample)
 }

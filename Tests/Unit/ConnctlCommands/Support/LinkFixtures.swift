@@ -7,7 +7,7 @@ extension Connectivity_V1_Link {
     link.index = 3
     link.name = "wlan0"
     link.medium = .wifi
-    link.evidence = Connectivity_V1_Evidence(Evidence(.phy80211, "phy0", .wifi))
+    link.evidence = Connectivity_V1_Evidence(KernelPath.Evidence(.phy80211, "phy0", .wifi))
     link.state = .up
     link.expensive = true
     link.addresses = ["192.0.2.7/24", "2001:db8:1111:2222:3333:4444:5555:6666/64"]

@@ -110,7 +110,7 @@ struct StubDiagnostics: RegistrableRPCService {
       ("refutations", "betterPath", 5, false), ("subscribers", "", 2, true),
     ]
     var response = Connectivity_V1_GetStatisticsResponse()
-    response.startTime = .init(Transition.sample.snapshot.since)
+    response.startTime = .init(ConnectivityChange.Transition.sample.snapshot.since)
     response.version = "0.0.9"
     response.statistics = figures.map { figure in
       var statistic = Connectivity_V1_Statistic()
@@ -156,7 +156,8 @@ struct StubDiagnostics: RegistrableRPCService {
   func listTransitions(
     request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ListTransitionsResponse {
-    let all = [Transition.sample, .bounce].suffix(request.hasLimit ? Int(request.limit) : 2)
+    let all = [ConnectivityChange.Transition.sample, .bounce].suffix(
+      request.hasLimit ? Int(request.limit) : 2)
     let (entry, next) = try page(
       all.map { ConnectivityChange.transition($0) } + [.invalidation(.sample)], request.pageToken)
     var response = Connectivity_V1_ListTransitionsResponse()

@@ -94,7 +94,7 @@ struct MetricsTests {
     var status = ConnectivityStatus.sample
     status.ipv4.chain[0].name = "a\"b"
     status.ipv4.isCostUnknown = true
-    status.ipv4.validation = Validation(
+    status.ipv4.validation = KernelPath.Validation(
       .unknown, .routerAdvertisement, portal: "https://portal.example/")
     let metrics = Metrics(.sample(17, status), [], since: .sample)
     let info = #"connd_path_info{family="ipv4",interface="a\"b",medium="wifi",metered="unknown","#

@@ -15,7 +15,7 @@ struct ReportTextTests {
     answers.links = [.wlan, .docker]
     answers.history.transitions = [.init(.started), .init(.sample)]
     answers.history.invalidations = [.init(.sample)]
-    var cost = PathChange(
+    var cost = ConnectivityChange.PathChange(
       cause: ChangeCause(.user, "constrainedSet", message: "uid 0", interface: "wlan0"),
       time: .sample, snapshot: .sample(22))
     cost.snapshot.status.ipv4.constraint = .constrained

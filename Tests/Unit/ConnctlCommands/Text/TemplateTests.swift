@@ -25,7 +25,7 @@ struct TemplateTests {
     #expect(try self.text("{since}") == "2026-11-21T01:25:00.123456Z")
     #expect(try self.text("{metered}{constrained}{cause}{dns}") == "")
     var costly = ConnectivityStatus.sample
-    costly.ipv4.isExpensive = true
+    costly.ipv4.isMetered = true
     costly.ipv4.constraint = .constrained
     #expect(
       try self.text("{metered}, {constrained}", .sample(17, costly)) == "metered, constrained")
@@ -35,7 +35,7 @@ struct TemplateTests {
   func validation() throws {
     var status = ConnectivityStatus.sample
     #expect(try self.text("{validation} {portal}", .sample(17, status)) == "unknown ")
-    status.ipv4.validation = Validation(.portal, .networkManager, portal: "https://a/")
+    status.ipv4.validation = KernelPath.Validation(.portal, .networkManager, portal: "https://a/")
     #expect(try self.text("{validation} {portal}", .sample(17, status)) == "portal https://a/")
     #expect(try self.text("{validation}{portal}", .sample(18, .offline)) == "")
   }

@@ -69,13 +69,13 @@ extension TextTests {
     change: String, isMetered: Bool, isConstrained: Bool, words: String
   ) {
     var status = ConnectivityStatus.sample
-    (status.ipv4.isExpensive, status.ipv4.constraint) = (
+    (status.ipv4.isMetered, status.ipv4.constraint) = (
       isMetered, isConstrained ? .constrained : .none
     )
     let user = change == "choiceEnded" ? nil : "uid 4294967290"
     let cause = ChangeCause(.user, change, message: user, interface: "wlan0")
     let set = ConnectivityChange.path(
-      PathChange(cause: cause, time: .sample, snapshot: .sample(20, status)))
+      ConnectivityChange.PathChange(cause: cause, time: .sample, snapshot: .sample(20, status)))
     let style = Style.plain(width: .max)
     #expect(style.history([set]) == ["2026-11-21 01:25:00.123  cost              \(words)"])
     #expect(

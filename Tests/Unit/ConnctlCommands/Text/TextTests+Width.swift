@@ -17,7 +17,7 @@ extension TextTests {
     path.reason = .noSourceAddress
     path.constraint = .constrained
     let status = ConnectivityStatus(ipv4: path, ipv6: path, preferred: .ipv4)
-    let transition = Transition(
+    let transition = ConnectivityChange.Transition(
       from: .cellular, to: .cellular, bounced: true,
       cause: ChangeCause(
         .nexthop, "sourceAddressRemoved", message: "RTM_DELNEXTHOP", interface: "abcdefghijklmn0",
@@ -27,14 +27,15 @@ extension TextTests {
     link.medium = .bluetooth
     link.state = .noCarrier
     link.addresses = ["2001:db8:1111:2222:3333:4444:5555:6666/128"]
-    let change = PathChange(cause: transition.cause, time: .sample, snapshot: .sample(1, status))
+    let change = ConnectivityChange.PathChange(
+      cause: transition.cause, time: .sample, snapshot: .sample(1, status))
     let invalidation = Invalidation(
       generation: 1, reason: .sourceAddressLost, severity: .destroy,
       scope: .init(
         interface: "abcdefghijklmn0", family: .ipv6,
         localAddresses: Array(repeating: path.source, count: 3).compactMap { $0 },
         destination: path.source.map { .address($0) }), cause: transition.cause, time: .sample)
-    let flow = FlowInvalidation(
+    let flow = InvalidationError(
       reason: .sourceAddressLost, severity: .destroy, cause: transition.cause, path: path)
     let remote = try #require(path.source)
     let lines =

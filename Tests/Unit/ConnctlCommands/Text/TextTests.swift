@@ -263,7 +263,7 @@ struct TextTests {
       _ reason: Invalidation.Reason, _ path: KernelPath, isNew: Bool = true,
       change: String = "diedBefore"
     ) -> String? {
-      let invalidation = FlowInvalidation(
+      let invalidation = InvalidationError(
         reason: reason, severity: .destroy,
         cause: ChangeCause(.registration, change, interface: "wlan0", learntLate: true), path: path)
       let lines = Style.plain(width: .max).flow(
@@ -272,14 +272,14 @@ struct TextTests {
     }
     var costly = KernelPath.wlan
     costly.gateway = nil
-    costly.isExpensive = true
+    costly.isMetered = true
     #expect(
       line(.policy, costly)
         == "policy: the path is metered; now satisfied, wlan0 from 192.0.2.7, metered")
     costly.constraint = .constrained
     #expect(
       line(.policy, costly)?.hasPrefix("policy: the path is metered and constrained;") == true)
-    costly.isExpensive = false
+    costly.isMetered = false
     #expect(line(.policy, costly)?.hasPrefix("policy: the path is constrained;") == true)
     let off = KernelPath.unsatisfied(.noRoute)
     #expect(

@@ -9,7 +9,7 @@ struct TimelineTests {
     _ from: NetworkCategory, _ to: NetworkCategory, _ seconds: Int64,
     bounced: Bool = false
   ) -> ConnectivityChange {
-    var transition = Transition.sample
+    var transition = ConnectivityChange.Transition.sample
     (transition.from, transition.to, transition.bounced) = (from, to, bounced)
     transition.time = .sample.adding(seconds: seconds)
     return .transition(transition)

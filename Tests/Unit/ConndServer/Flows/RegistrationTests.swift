@@ -130,10 +130,10 @@ struct NetworkNamespaceTests {
   func statuses() throws {
     #expect(self.own != 0)
     let snapshot = TransitionDetector().snapshot
-    let transition = Transition(
+    let transition = ConnectivityChange.Transition(
       from: .none, to: .wifi, bounced: false, cause: ChangeCause(.start, "started"),
       time: WallTime(microseconds: 0), snapshot: snapshot)
-    let change = PathChange(
+    let change = ConnectivityChange.PathChange(
       cause: ChangeCause(.start, "started"), time: WallTime(microseconds: 0), snapshot: snapshot)
     let snapshotMessage = Connectivity_V1_WatchResponse.snapshot(
       snapshot, networkNamespace: self.own)

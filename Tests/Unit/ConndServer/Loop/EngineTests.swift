@@ -271,7 +271,7 @@ struct EngineTests {
     }
     #expect(transition.from == .wired && transition.to == .cellular)
     #expect(transition.cause.trigger == .configuration)
-    #expect(transition.snapshot.status.isExpensive)
+    #expect(transition.snapshot.status.isMetered)
   }
 
   @Test("D9 an answer expires → it is read again then, and the result is published")

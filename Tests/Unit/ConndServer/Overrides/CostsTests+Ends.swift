@@ -25,7 +25,7 @@ extension CostsTests {
     _ = self.loop.tell()
     self.loop.kernel.setState(of: 2, .up)
     _ = self.loop.tell()
-    #expect(self.loop.loop.feed.store.snapshot.status.isExpensive)
+    #expect(self.loop.loop.feed.store.snapshot.status.isMetered)
     self.loop.kernel.addLink(3, "eth1")
     try self.loop.kernel.lead(
       "0.0.0.0", 0, .over(3, via: "198.51.100.1", from: "198.51.100.7"), metric: 50)
@@ -47,7 +47,7 @@ extension CostsTests {
     _ = self.loop.tell()
     try Self.setRouter("192.0.2.1", on: 2, to: 1, self.loop)
     _ = self.loop.tell(kernel.neighbours.values.map { .neighbour($0) })
-    #expect(self.loop.loop.feed.store.snapshot.status.isExpensive)
+    #expect(self.loop.loop.feed.store.snapshot.status.isMetered)
   }
 
   @Test("an override until leaving → a turn without news does not query the kernel")

@@ -92,7 +92,7 @@ struct CostsTests {
     }
     let status = change.snapshot.status
     let costs = [
-      status.isConstrained ? "constrained" : nil, status.isExpensive ? "expensive" : nil,
+      status.isConstrained ? "constrained" : nil, status.isMetered ? "expensive" : nil,
     ].compactMap { $0 }
     let who = change.cause.message.map { " \($0)" } ?? ""
     return "\(costs.joined(separator: ", ")): \(change.cause.change)\(who)"
@@ -260,7 +260,7 @@ struct CostsTests {
 
     try self.moveCable()
     #expect(!self.loop.loop.feed.store.snapshot.status.isConstrained)
-    #expect(!self.loop.loop.feed.store.snapshot.status.isExpensive)
+    #expect(!self.loop.loop.feed.store.snapshot.status.isMetered)
     #expect(try self.list() == ["192.0.2.1 here", "? constrained expensive"])
   }
 
@@ -270,7 +270,7 @@ struct CostsTests {
     let address = Address(try IPAddress(spelt: "192.0.2.8"), prefixLength: 24, link: 2)
     self.loop.kernel.neighbours = [:]
     _ = self.loop.tell([.addressRemoved(address)])
-    #expect(self.loop.loop.feed.store.snapshot.status.isExpensive)
+    #expect(self.loop.loop.feed.store.snapshot.status.isMetered)
   }
 
   @Test("the configuration takes precedence over a user's override, and the answer names the entry")
@@ -282,7 +282,7 @@ struct CostsTests {
     #expect(try self.set(.network("192.0.2.1"), constrained: .on) == "eth*")
     #expect(try self.set(.link("eth0"), expensive: .on) == nil)
     #expect(!self.loop.loop.feed.store.snapshot.status.isConstrained)
-    #expect(self.loop.loop.feed.store.snapshot.status.isExpensive)
+    #expect(self.loop.loop.feed.store.snapshot.status.isMetered)
   }
 
   @Test("network names are not listed if the configuration hides them")

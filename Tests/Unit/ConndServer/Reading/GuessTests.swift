@@ -74,7 +74,7 @@ struct GuessTests {
     loop.kernel.addLink(2, "eth0", hasCarrier: false)
     #expect(loop.tell() == ["1 path wg0"])
     #expect(self.path(loop).chain.map(\.name) == ["wg0", "wwan0"])
-    #expect(self.path(loop).isExpensive)
+    #expect(self.path(loop).isMetered)
     #expect(loop.loop.engine.snapshot.status.category == .cellular)
     #expect(loop.invalidations == ["advise categoryChanged"])
 
@@ -83,7 +83,7 @@ struct GuessTests {
     #expect(loop.tell() == ["1 path wg0"])
     #expect(self.path(loop).chain.map(\.name) == ["wg0"])
     // The path keeps its last cost.
-    #expect(self.path(loop).status == .satisfied && self.path(loop).isExpensive)
+    #expect(self.path(loop).status == .satisfied && self.path(loop).isMetered)
     #expect(loop.loop.engine.snapshot.status.category == .other)
     loop.kernel.setState(of: 4, .up)
     _ = loop.tell()
@@ -132,7 +132,7 @@ struct GuessTests {
     #expect(loop.turn() == ["1 drain policy late wg0"])
     loop.kernel.setState(of: 4, .noCarrier)
     #expect(loop.tell() == ["1 path wg0"])
-    #expect(self.path(loop).costsMoney == true && self.path(loop).medium == .tunnel)
+    #expect(self.path(loop).isExpensive == true && self.path(loop).medium == .tunnel)
     let explained = try loop.loop.ask { queries throws(KernelUnavailable) in
       try queries.explain(nil)
     }.get()
@@ -140,10 +140,10 @@ struct GuessTests {
     // A cable takes over.
     try loop.kernel.lead("0.0.0.0", 0, Self.byCable)
     _ = loop.tell()
-    #expect(self.path(loop).costsMoney == false)
+    #expect(self.path(loop).isExpensive == false)
     loop.kernel.setState(of: 2, .noCarrier)
     _ = loop.tell()
-    #expect(self.path(loop).costsMoney == false)
+    #expect(self.path(loop).isExpensive == false)
   }
 
   @Test("K6 no link was ever known below a tunnel → its cost is unknown, not free")
@@ -156,16 +156,16 @@ struct GuessTests {
     loop.kernel.setState(of: 4, .noCarrier)
     _ = loop.tell()
     let path = self.path(loop)
-    #expect(path.status == .satisfied && path.isCostUnknown && path.costsMoney == nil)
-    #expect(!path.isExpensive)
+    #expect(path.status == .satisfied && path.isCostUnknown && path.isExpensive == nil)
+    #expect(!path.isMetered)
     // A recreated link does not inherit the former link's cost.
     loop.kernel.setState(of: 4, .up)
     _ = loop.tell()
-    #expect(self.path(loop).costsMoney == true)
+    #expect(self.path(loop).isExpensive == true)
     let removed = try #require(loop.kernel.linkTable[5]).link
     loop.kernel.setState(of: 4, .noCarrier)
     _ = loop.tell([.linkRemoved(removed)])
-    #expect(self.path(loop).costsMoney == nil)
+    #expect(self.path(loop).isExpensive == nil)
   }
 
   @Test("K6 a mark that leads into the tunnel, or nowhere, gives no guess")

@@ -94,12 +94,12 @@ struct IncompleteWirelessTests {
     self.loop.loop.start()
     try self.markHome()
     #expect(self.join(nil, by: .left) == [])
-    #expect(!self.status.isExpensive && !self.status.isConstrained)
+    #expect(!self.status.isMetered && !self.status.isConstrained)
     // Linux 6.1 reports the network only in scan results.
     _ = self.join(Self.home) { _ in WirelessLink(role: .station) }
-    #expect(!self.status.isExpensive && !self.status.isConstrained)
+    #expect(!self.status.isMetered && !self.status.isConstrained)
     _ = self.loop.tell()
-    #expect(self.status.isExpensive && self.status.isConstrained)
+    #expect(self.status.isMetered && self.status.isConstrained)
   }
 
   @Test(
@@ -112,7 +112,7 @@ struct IncompleteWirelessTests {
     try self.markHome()
     let published = self.published
     let isAll = { (status: ConnectivityStatus) in
-      status.category == .wifi && status.isExpensive && status.isConstrained
+      status.category == .wifi && status.isMetered && status.isConstrained
     }
     #expect(isAll(self.status))
     #expect(self.join(Self.home, by: .roamed) { _ in nil } == [])
@@ -132,10 +132,10 @@ struct IncompleteWirelessTests {
     _ = self.join(Self.cafe) { _ in
       WirelessLink(role: .station, network: WirelessNetwork(ssid: Self.cafe.ssid))
     }
-    #expect(!self.status.isExpensive && !self.status.isConstrained)
+    #expect(!self.status.isMetered && !self.status.isConstrained)
     self.loop.kernel.incompleteWireless = { _ in nil }
     _ = self.loop.tell()
-    #expect(!self.status.isExpensive && !self.status.isConstrained)
+    #expect(!self.status.isMetered && !self.status.isConstrained)
     // A network of this name that is not known to be open may not be the one that was meant.
     _ = self.join(Self.home) { _ in
       WirelessLink(role: .station, network: WirelessNetwork(ssid: Self.home.ssid))

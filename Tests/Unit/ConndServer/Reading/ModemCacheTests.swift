@@ -147,7 +147,8 @@ struct ModemCacheTests {
     _ = loop.tell()
     #expect(loop.loop.feed.store.snapshot.status.category == .cellular)
     #expect(
-      loop.loop.feed.store.snapshot.status.ipv4.evidence == Evidence(.driver, "option1", .cellular))
+      loop.loop.feed.store.snapshot.status.ipv4.evidence
+        == KernelPath.Evidence(.driver, "option1", .cellular))
     let ppp = try #require(loop.kernel.linkTable[2])
     loop.kernel.linkTable[2]?.device.serialDriver = nil
     _ = loop.tell()

@@ -21,44 +21,50 @@ struct LinkClassifierTests {
       device: device, modem: modem)
   }
 
-  static let evidenceTable: [(LinkFacts, Evidence)] = [
-    (link(kind: "wwan", type: 65534), Evidence(.kind, "wwan", .cellular)),
-    (link(kind: "veth"), Evidence(.kind, "veth", .unknown)),
+  static let evidenceTable: [(LinkFacts, KernelPath.Evidence)] = [
+    (link(kind: "wwan", type: 65534), KernelPath.Evidence(.kind, "wwan", .cellular)),
+    (link(kind: "veth"), KernelPath.Evidence(.kind, "veth", .unknown)),
     (
       link("ppp0", kind: "ppp", type: 512, modem: ModemLink()),
-      Evidence(.modemManager, "bearer", .cellular)
+      KernelPath.Evidence(.modemManager, "bearer", .cellular)
     ),
     // A modem that looks like a cable.
     (
       link("usb0", device: Device(driver: "cdc_ether"), modem: .silent),
-      Evidence(.modemManager, "bearer", .cellular)
+      KernelPath.Evidence(.modemManager, "bearer", .cellular)
     ),
-    (link("tun0", kind: "tun", modem: ModemLink()), Evidence(.kind, "tun", .tunnel)),
-    (link(type: 772), Evidence(.hardwareType, "loopback", .loopback)),
-    (link(type: 519), Evidence(.hardwareType, "rawip", .cellular)),
-    (link(type: 801), Evidence(.hardwareType, "ieee80211", .wifi)),
-    (link(device: Device(type: "wlan")), Evidence(.deviceType, "wlan", .wifi)),
-    (link(device: Device(type: "wwan")), Evidence(.deviceType, "wwan", .cellular)),
-    (link(device: Device(type: "bluetooth")), Evidence(.deviceType, "bluetooth", .bluetooth)),
-    (link(device: Device(hasPhy80211: true)), Evidence(.phy80211, "phy80211", .wifi)),
-    (link(device: Device(driver: "qmi_wwan")), Evidence(.driver, "qmi_wwan", .cellular)),
-    (link("rmnet_data0"), Evidence(.name, "rmnet*", .cellular)),
-    (link("ppp0", kind: "ppp", type: 512), Evidence(.kind, "ppp", .unknown)),
+    (link("tun0", kind: "tun", modem: ModemLink()), KernelPath.Evidence(.kind, "tun", .tunnel)),
+    (link(type: 772), KernelPath.Evidence(.hardwareType, "loopback", .loopback)),
+    (link(type: 519), KernelPath.Evidence(.hardwareType, "rawip", .cellular)),
+    (link(type: 801), KernelPath.Evidence(.hardwareType, "ieee80211", .wifi)),
+    (link(device: Device(type: "wlan")), KernelPath.Evidence(.deviceType, "wlan", .wifi)),
+    (link(device: Device(type: "wwan")), KernelPath.Evidence(.deviceType, "wwan", .cellular)),
+    (
+      link(device: Device(type: "bluetooth")),
+      KernelPath.Evidence(.deviceType, "bluetooth", .bluetooth)
+    ),
+    (link(device: Device(hasPhy80211: true)), KernelPath.Evidence(.phy80211, "phy80211", .wifi)),
+    (link(device: Device(driver: "qmi_wwan")), KernelPath.Evidence(.driver, "qmi_wwan", .cellular)),
+    (link("rmnet_data0"), KernelPath.Evidence(.name, "rmnet*", .cellular)),
+    (link("ppp0", kind: "ppp", type: 512), KernelPath.Evidence(.kind, "ppp", .unknown)),
     (
       link("ppp0", kind: "ppp", type: 512, device: Device(serialDriver: "option1")),
-      Evidence(.driver, "option1", .cellular)
+      KernelPath.Evidence(.driver, "option1", .cellular)
     ),
-    (link("ppp0", type: 512), Evidence(.none, "", .unknown)),
+    (link("ppp0", type: 512), KernelPath.Evidence(.none, "", .unknown)),
     (
       link("l2tpeth0", device: Device(type: "l2tpeth")),
-      Evidence(.deviceType, "l2tpeth", .tunnel)
+      KernelPath.Evidence(.deviceType, "l2tpeth", .tunnel)
     ),
-    (link("eth0"), Evidence(.hardwareType, "ether", .wired)),
-    (link("eth0", device: Device(driver: "virtio_net")), Evidence(.hardwareType, "ether", .wired)),
+    (link("eth0"), KernelPath.Evidence(.hardwareType, "ether", .wired)),
+    (
+      link("eth0", device: Device(driver: "virtio_net")),
+      KernelPath.Evidence(.hardwareType, "ether", .wired)
+    ),
   ]
 
   @Test("K5 each source of evidence alone gives its medium", arguments: evidenceTable)
-  func evidence(facts: LinkFacts, expected: Evidence) {
+  func evidence(facts: LinkFacts, expected: KernelPath.Evidence) {
     #expect(PathClassifier().evidence(for: facts) == expected)
   }
 
@@ -105,8 +111,8 @@ struct LinkClassifierTests {
       ("pl2303", .unknown), ("cp210x", .unknown), ("ch341-uart", .unknown),
       ("serial8250", .unknown),
       ("qmi_wwan", .unknown), (nil, .unknown),
-    ] as [(String?, Medium)])
-  func serialLines(driver: String?, medium: Medium) {
+    ] as [(String?, NetworkMedium)])
+  func serialLines(driver: String?, medium: NetworkMedium) {
     let device = Device(serialDriver: driver)
     let ppp = Self.link("ppp0", kind: "ppp", type: 512, device: device)
     #expect(PathClassifier().evidence(for: ppp).medium == medium)
@@ -160,9 +166,9 @@ struct LinkClassifierTests {
   @Test(
     "K5 the configuration beats all other evidence, and its first match wins",
     arguments: [
-      ("wwan0", Medium.cellular), ("wlp3s0", .wifi), ("wlp3s1", .wired), ("other", .unknown),
+      ("wwan0", NetworkMedium.cellular), ("wlp3s0", .wifi), ("wlp3s1", .wired), ("other", .unknown),
     ])
-  func configuration(name: String, medium: Medium) {
+  func configuration(name: String, medium: NetworkMedium) {
     let policy = LinkPolicy([
       .init(match: "wwan*", medium: .cellular), .init(match: "wlp3s0", medium: .wifi),
       .init(match: "wlp3s[0-9]", medium: .wired), .init(match: "ww*", medium: .tunnel),

@@ -26,7 +26,8 @@ struct PathClassifierTests {
       path
         == KernelPath(
           status: .satisfied, chain: [PathLink(index: 7, name: "eth0")], medium: .wired,
-          evidence: Evidence(.hardwareType, "ether", .wired), source: IPAddress("192.0.2.7"),
+          evidence: KernelPath.Evidence(.hardwareType, "ether", .wired),
+          source: IPAddress("192.0.2.7"),
           gateway: IPAddress("192.0.2.1"), table: 254))
   }
 
@@ -158,7 +159,7 @@ struct PathClassifierTests {
     func costsMoney(_ chain: [LinkFacts], _ rules: [LinkPolicy.Rule] = []) -> Bool? {
       PathClassifier(policy: LinkPolicy(rules)).path(
         PathFacts(destination: Self.probe, answer: Self.route(), links: chain)
-      ).costsMoney
+      ).isExpensive
     }
     let veth = LinkClassifierTests.link("veth0", kind: "veth")
     #expect(costsMoney([veth]) == nil)
@@ -167,7 +168,7 @@ struct PathClassifierTests {
     #expect(costsMoney([veth], [.init(match: "veth0", expensive: true)]) == true)
     #expect(costsMoney([LinkClassifierTests.link()]) == false)
     #expect(
-      KernelPath.unsatisfied(.noRoute).costsMoney == nil && KernelPath.unknown.costsMoney == nil)
+      KernelPath.unsatisfied(.noRoute).isExpensive == nil && KernelPath.unknown.isExpensive == nil)
   }
 
   @Test("K6 a tunnel whose remote end is unreachable carries no traffic")
@@ -212,7 +213,7 @@ struct PathClassifierTests {
     func cost(_ chain: [LinkFacts], _ rules: [LinkPolicy.Rule] = []) -> [Bool] {
       let path = PathClassifier(policy: LinkPolicy(rules)).path(
         PathFacts(destination: Self.probe, answer: Self.route(), links: chain))
-      return [path.isExpensive, path.isConstrained]
+      return [path.isMetered, path.isConstrained]
     }
     let wwan = LinkClassifierTests.link("wwan0", kind: "wwan")
     let vlan = LinkClassifierTests.link("vlan1", kind: "vlan", lower: 7)

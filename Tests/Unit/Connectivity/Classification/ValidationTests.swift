@@ -20,7 +20,7 @@ struct ValidationTests {
   private static func validation(
     _ words: ValidationReports, chain: [PathLink] = [PathLink(index: 3, name: "wlan0")],
     _ family: AddressFamily = .ipv4
-  ) -> Validation {
+  ) -> KernelPath.Validation {
     words.validation(of: chain, family)
   }
 
@@ -33,10 +33,10 @@ struct ValidationTests {
 
   @Test(
     "V1 a check by NetworkManager → its state, in its family only",
-    arguments: [Validation.State.portal, .limited, .full])
-  func check(state: Validation.State) {
+    arguments: [KernelPath.Validation.State.portal, .limited, .full])
+  func check(state: KernelPath.Validation.State) {
     let words = Self.words(.init(ipv4: state))
-    #expect(Self.validation(words) == Validation(state, .networkManager))
+    #expect(Self.validation(words) == KernelPath.Validation(state, .networkManager))
     #expect(Self.validation(words, .ipv6) == .unknown)
   }
 
@@ -44,8 +44,8 @@ struct ValidationTests {
   func advertised() {
     #expect(
       Self.validation(Self.words(advertised: Self.portal, networkd: "https://old.example/"))
-        == Validation(.unknown, .routerAdvertisement, portal: Self.portal))
-    let networkd = Validation(.unknown, .networkd, portal: Self.portal)
+        == KernelPath.Validation(.unknown, .routerAdvertisement, portal: Self.portal))
+    let networkd = KernelPath.Validation(.unknown, .networkd, portal: Self.portal)
     #expect(Self.validation(Self.words(networkd: Self.portal)) == networkd)
     #expect(networkd.isValidated == nil)
   }
@@ -54,10 +54,10 @@ struct ValidationTests {
   func checkAndPortal() {
     #expect(
       Self.validation(Self.words(.init(ipv4: .full), advertised: Self.portal))
-        == Validation(.full, .networkManager))
+        == KernelPath.Validation(.full, .networkManager))
     #expect(
       Self.validation(Self.words(.init(ipv4: .portal), advertised: Self.portal))
-        == Validation(.portal, .networkManager, portal: Self.portal))
+        == KernelPath.Validation(.portal, .networkManager, portal: Self.portal))
   }
 
   @Test("V1 the network says that it has no portal → unknown")

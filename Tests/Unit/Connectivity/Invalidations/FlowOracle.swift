@@ -26,7 +26,7 @@ struct FlowOracle {
 
   /// The flow's link, and the last known network behind it.
   private var link: UInt32?
-  private var medium: Medium
+  private var medium: NetworkMedium
   private var network: NetworkIdentity
   private var last = Way.here
   /// The end of its grace period.

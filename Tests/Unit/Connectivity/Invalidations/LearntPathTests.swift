@@ -7,7 +7,7 @@ import Testing
 @Suite("Better knowledge")
 struct LearntPathTests {
   private static func path(
-    _ links: String..., medium: Medium, gateway: IPAddress = "10.0.0.1"
+    _ links: String..., medium: NetworkMedium, gateway: IPAddress = "10.0.0.1"
   ) -> KernelPath {
     KernelPath(
       status: .satisfied,

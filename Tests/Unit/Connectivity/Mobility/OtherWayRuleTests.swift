@@ -6,7 +6,7 @@ import Testing
 @Suite("The other way")
 struct OtherWayRuleTests {
   private static func path(
-    _ index: UInt32, _ name: String, _ medium: Medium, table: UInt32 = 254
+    _ index: UInt32, _ name: String, _ medium: NetworkMedium, table: UInt32 = 254
   ) -> KernelPath {
     KernelPath(
       status: .satisfied, chain: [PathLink(index: index, name: name)], medium: medium,
@@ -65,7 +65,7 @@ struct OtherWayRuleTests {
     (.strictFilter, nothing, { $0.dropsAnswers = true }),
     (.roaming, nothing, { $0.isRoaming = true }),
     (.constrained, nothing, { $0.path.constraint = .constrained }),
-    (.expensive, nothing, { $0.path.isExpensive = true }),
+    (.expensive, nothing, { $0.path.isMetered = true }),
     (.expensive, nothing, { $0.path.isCostUnknown = true }),
   ]
 
@@ -96,7 +96,7 @@ struct OtherWayRuleTests {
   @Test("W6 the default path costs money or roams, or assist is off → its own links may be used")
   func besideItself() {
     #expect(Self.objection(toDefault: true) == nil)
-    #expect(Self.objection({ $0.path.isExpensive = true }, assist: false, toDefault: true) == nil)
+    #expect(Self.objection({ $0.path.isMetered = true }, assist: false, toDefault: true) == nil)
     #expect(Self.objection({ $0.isRoaming = true }, toDefault: true) == nil)
     #expect(Self.objection({ $0.path.table = 51820 }, assist: false, toDefault: true) == .ownRoute)
   }
@@ -105,15 +105,15 @@ struct OtherWayRuleTests {
   func besideLost() {
     let lost: Edit = { $0.path.status = .requiresConnection }
     #expect(Self.objection(lost, assist: false) == .switchedOff)
-    #expect(Self.objection(lost, { $0.path.isExpensive = true }) == .expensive)
-    #expect(Self.objection(lost, { $0.path.isExpensive = true }, assist: true) == .noDefaultPath)
+    #expect(Self.objection(lost, { $0.path.isMetered = true }) == .expensive)
+    #expect(Self.objection(lost, { $0.path.isMetered = true }, assist: true) == .noDefaultPath)
     #expect(Self.objection(lost, { $0.isRoaming = true }, assist: true) == .roaming)
   }
 
   @Test("W6 the user allows costs → an expensive path is allowed, but not a roaming one")
   func assisted() {
     #expect(
-      Self.choice(Self.nothing, { $0.path.isExpensive = true }, assist: true).isAllowed)
+      Self.choice(Self.nothing, { $0.path.isMetered = true }, assist: true).isAllowed)
     #expect(
       Self.choice(Self.nothing, { $0.path.isCostUnknown = true }, assist: true).isAllowed)
     let refused: [(OtherWay.Reason, Edit)] = [
@@ -138,7 +138,7 @@ struct OtherWayRuleTests {
     phone.metric = 100
     let rule = OtherWayRule(leaving: Self.wifi)
     #expect(rule.choice(among: [cable, phone]).path?.interface == "usb0")
-    phone.path.isExpensive = true
+    phone.path.isMetered = true
     #expect(rule.choice(among: [phone, cable]).path?.interface == "eth0")
     let generous = OtherWayRule(leaving: Self.wifi, assist: true)
     #expect(generous.choice(among: [phone, cable]).path?.interface == "eth0")

@@ -20,7 +20,7 @@ struct CategoryTests {
   func truthTable(row: (Bool, Bool, Bool, ThreeWayCategory)) {
     let flags = ReachabilityFlags(
       reachable: row.0, connectionRequired: row.1, isWWAN: row.2)
-    for medium in Medium.allCases {
+    for medium in NetworkMedium.allCases {
       #expect(NetworkCategory(flags, medium: medium).threeWay == row.3)
     }
   }
@@ -28,11 +28,11 @@ struct CategoryTests {
   @Test(
     "K1 the flags say Wi-Fi → the medium decides between wifi, wired and other",
     arguments: [
-      (Medium.wifi, NetworkCategory.wifi), (.wired, .wired), (.tunnel, .other),
+      (NetworkMedium.wifi, NetworkCategory.wifi), (.wired, .wired), (.tunnel, .other),
       (.bluetooth, .other),
       (.loopback, .other), (.unknown, .other),
     ])
-  func mediumTells(medium: Medium, category: NetworkCategory) {
+  func mediumTells(medium: NetworkMedium, category: NetworkCategory) {
     let flags = ReachabilityFlags(reachable: true, connectionRequired: false, isWWAN: false)
     #expect(NetworkCategory(flags, medium: medium) == category)
   }

@@ -6,7 +6,7 @@ struct DescriptionTests {
   private static let wifi = KernelPath(
     status: .satisfied,
     chain: [PathLink(index: 5, name: "vlan10"), PathLink(index: 3, name: "wlan0")], medium: .wifi,
-    evidence: Evidence(.phy80211, "phy0", .wifi), source: "192.0.2.7",
+    evidence: KernelPath.Evidence(.phy80211, "phy0", .wifi), source: "192.0.2.7",
     sourcePrefixLength: 24, gateway: "192.0.2.1", table: 254, isExpensive: true)
   private static let noCarrier = KernelPath(
     status: .requiresConnection, reason: .noCarrier, chain: [PathLink(index: 2, name: "eth0")],
@@ -30,7 +30,7 @@ struct DescriptionTests {
       (KernelPath.unknown, "unknown: the kernel cannot be queried"),
       (Self.carrierLost, "carrier lost on eth0 (RTM_NEWLINK)"),
       (
-        FlowInvalidation(
+        InvalidationError(
           reason: .interfaceLost, severity: .destroy, cause: Self.carrierLost, path: Self.noCarrier,
           socket: SocketTestimony(
             lastHeard: .milliseconds(-12), roundTrip: .milliseconds(3), timeouts: 1,
@@ -40,7 +40,7 @@ struct DescriptionTests {
           + "now requires connection: eth0 has no carrier"
       ),
       (
-        FlowInvalidation(
+        InvalidationError(
           reason: .policy, severity: .destroy, cause: ChangeCause(.user, "expensiveSet"), path: nil,
           networkUnavailableReason: .expensive),
         "destroy, policy (expensive): expensive set"
@@ -64,13 +64,13 @@ struct DescriptionTests {
       ),
       (
         ConnectivityChange.transition(
-          Transition(
+          ConnectivityChange.Transition(
             from: .wired, to: .none, bounced: false, cause: Self.carrierLost,
             time: WallTime(microseconds: 0), snapshot: Self.snapshot)),
         "wired → none: carrier lost on eth0 (RTM_NEWLINK)"
       ),
       (
-        NetworkUnavailable(reason: .expensive, path: Self.wifi),
+        NetworkUnavailableError(reason: .expensive, path: Self.wifi),
         "the path over vlan10 is metered, which is forbidden"
       ),
     ] as [(any CustomStringConvertible & Sendable, String)])

@@ -6,7 +6,7 @@ import ConnectivityRules
 struct TestLink: Hashable {
   var index: UInt32
   var name: String
-  var medium: Medium
+  var medium: NetworkMedium
   /// Routes with a smaller metric win; each link has its own metric, and with it its own subnet.
   var metric: UInt32
   var isUp = true

@@ -76,7 +76,7 @@ struct CallLogTests {
     #expect(lines.all.first?.metadata["grpc_request_id"] == "mine")
   }
 
-  private static let invalidation = FlowInvalidation(
+  private static let invalidation = InvalidationError(
     reason: .interfaceLost, severity: .destroy, cause: ChangeCause(.link, "carrierLost"), path: nil)
 
   @Test(
@@ -90,7 +90,7 @@ struct CallLogTests {
       ),
       (
         RPCError(
-          NetworkUnavailable(
+          NetworkUnavailableError(
             reason: .cellular, path: KernelPath(status: .satisfied, medium: .cellular))),
         .info, "unavailable", ["network_unavailable_reason": "cellular"]
       ),

@@ -120,17 +120,17 @@ struct TimeLimitTests {
   @Test(
     "The rest of a limit is never negative",
     arguments: [
-      (TimeLimit.timeout(.seconds(5)), .seconds(5)), (.timeout(.seconds(-1)), .zero),
+      (CallSettings.TimeLimit.timeout(.seconds(5)), .seconds(5)), (.timeout(.seconds(-1)), .zero),
       (.unlimited, nil),
-    ] as [(TimeLimit, Duration?)])
-  func timeouts(limit: TimeLimit, expected: Duration?) {
+    ] as [(CallSettings.TimeLimit, Duration?)])
+  func timeouts(limit: CallSettings.TimeLimit, expected: Duration?) {
     #expect(limit.remaining(.now) == expected)
   }
 
   @Test("A deadline comes nearer and passes")
   func deadlines() {
     let now = ContinuousClock.now
-    let limit = TimeLimit.deadline(now + .seconds(2))
+    let limit = CallSettings.TimeLimit.deadline(now + .seconds(2))
     #expect(limit.remaining(now) == .seconds(2))
     #expect(limit.remaining(now + .seconds(1)) == .seconds(1))
     #expect(limit.remaining(now + .seconds(3)) == .zero)

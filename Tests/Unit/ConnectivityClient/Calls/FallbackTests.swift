@@ -22,8 +22,10 @@ struct FallbackTests {
     arguments: [
       ([.expensive], .expensive), ([.constrained], .constrained), ([.cellular], .cellular),
       ([.constrained, .expensive], .constrained), ([.wifi, .expensive], .expensive),
-    ] as [(Set<NetworkUnavailable.Reason>, NetworkUnavailable.Reason)])
-  func refused(reasons: Set<NetworkUnavailable.Reason>, expected: NetworkUnavailable.Reason)
+    ] as [(Set<NetworkUnavailableError.Reason>, NetworkUnavailableError.Reason)])
+  func refused(
+    reasons: Set<NetworkUnavailableError.Reason>, expected: NetworkUnavailableError.Reason
+  )
     async throws
   {
     let result = try await withFallback(on: reasons) {
@@ -37,8 +39,8 @@ struct FallbackTests {
 
   @Test(
     "C8 the network has none of the given reasons → the large request is sent",
-    arguments: [[], [.wifi], [.wired, .tunnel, .unknown]] as [Set<NetworkUnavailable.Reason>])
-  func allowed(reasons: Set<NetworkUnavailable.Reason>) async throws {
+    arguments: [[], [.wifi], [.wired, .tunnel, .unknown]] as [Set<NetworkUnavailableError.Reason>])
+  func allowed(reasons: Set<NetworkUnavailableError.Reason>) async throws {
     let result = try await withFallback(on: reasons) {
       try Self.call("large")
     } fallback: { _ in
@@ -59,7 +61,7 @@ struct FallbackTests {
             == NetworkAccess(
               allowsExpensiveAccess: false, allowsConstrainedAccess: false,
               prohibitedMedia: [.bluetooth, .wifi]))
-        throw RPCError(NetworkUnavailable(reason: .expensive, path: Self.path))
+        throw RPCError(NetworkUnavailableError(reason: .expensive, path: Self.path))
       } fallback: { _ in
         CallSettings.current.access
       }
@@ -68,8 +70,8 @@ struct FallbackTests {
     #expect(CallSettings.current.access == .unrestricted)
   }
 
-  @Test("C8 each medium can be a reason", arguments: Medium.allCases)
-  func media(medium: Medium) async throws {
+  @Test("C8 each medium can be a reason", arguments: NetworkMedium.allCases)
+  func media(medium: NetworkMedium) async throws {
     let access = try await withFallback(on: [.init(medium)]) {
       CallSettings.current.access
     } fallback: { _ in
@@ -78,8 +80,8 @@ struct FallbackTests {
     #expect(access == NetworkAccess(prohibitedMedia: [medium]))
   }
 
-  private static let refusal = NetworkUnavailable(reason: .expensive, path: Self.path)
-  private static let invalidation = FlowInvalidation(
+  private static let refusal = NetworkUnavailableError(reason: .expensive, path: Self.path)
+  private static let invalidation = InvalidationError(
     reason: .policy, severity: .destroy, cause: ChangeCause(.route, "routeAdded"), path: nil,
     networkUnavailableReason: .expensive)
 
@@ -108,10 +110,10 @@ struct FallbackTests {
       RPCError(code: .unavailable, message: "gone"), Wrapped(rpcErrorCause: nil),
       CancellationError(), SelfCaused(),
       // Refused for another reason than the given ones.
-      RPCError(NetworkUnavailable(reason: .cellular, path: path)),
+      RPCError(NetworkUnavailableError(reason: .cellular, path: path)),
       RPCError(
         code: .unavailable, message: "",
-        cause: FlowInvalidation(
+        cause: InvalidationError(
           reason: .interfaceLost, severity: .destroy, cause: ChangeCause(.link, "carrierLost"),
           path: nil)),
     ] as [any Error])

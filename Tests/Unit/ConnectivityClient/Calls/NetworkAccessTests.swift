@@ -21,8 +21,8 @@ struct NetworkAccessTests {
       (.requiring([.wifi]), .cellular),
       (.requiring([.wifi, .wired]).intersection(.requiring([.wifi, .cellular])), .cellular),
       (.requiring([.wifi, .cellular]), nil),
-    ] as [(NetworkAccess, NetworkUnavailable.Reason?)])
-  func refusal(access: NetworkAccess, reason: NetworkUnavailable.Reason?) {
+    ] as [(NetworkAccess, NetworkUnavailableError.Reason?)])
+  func refusal(access: NetworkAccess, reason: NetworkUnavailableError.Reason?) {
     let path = KernelPath(
       status: .satisfied, chain: [Self.link], medium: .cellular, isExpensive: true,
       constraint: .constrained)
@@ -33,7 +33,7 @@ struct NetworkAccessTests {
   func nowhere() {
     let access = NetworkAccess(
       allowsExpensiveAccess: false, allowsConstrainedAccess: false,
-      prohibitedMedia: Set(Medium.allCases))
+      prohibitedMedia: Set(NetworkMedium.allCases))
     #expect(access.refusal(of: .unsatisfied(.noRoute)) == nil)
     #expect(access.refusal(of: .unknown) == nil)
   }
@@ -52,10 +52,10 @@ struct NetworkAccessTests {
   @Test(
     "C8 K6 a forbidden medium below a tunnel that is only guessed or unknown destroys nothing",
     arguments: [
-      (Medium.cellular, 0, Invalidation.Severity.destroy), (.cellular, 1, .drain),
+      (NetworkMedium.cellular, 0, Invalidation.Severity.destroy), (.cellular, 1, .drain),
       (.tunnel, 0, .drain), (.wifi, 1, nil),
-    ] as [(Medium, Int, Invalidation.Severity?)])
-  func guess(medium: Medium, guessedLinks: Int, severity: Invalidation.Severity?) {
+    ] as [(NetworkMedium, Int, Invalidation.Severity?)])
+  func guess(medium: NetworkMedium, guessedLinks: Int, severity: Invalidation.Severity?) {
     var path = KernelPath(status: .satisfied, chain: [Self.link], medium: medium)
     path.guessedLinks = guessedLinks
     let access = NetworkAccess.requiring([.wifi, .wired])
@@ -65,6 +65,7 @@ struct NetworkAccessTests {
   @Test("C8 each medium has its own reason")
   func media() {
     #expect(
-      Set(Medium.allCases.map { NetworkUnavailable.Reason($0) }).count == Medium.allCases.count)
+      Set(NetworkMedium.allCases.map { NetworkUnavailableError.Reason($0) }).count
+        == NetworkMedium.allCases.count)
   }
 }

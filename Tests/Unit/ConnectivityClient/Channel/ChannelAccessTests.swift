@@ -29,9 +29,9 @@ struct ChannelAccessTests {
       (NetworkAccess(prohibitedMedia: [.cellular]), .cellular, .cellular),
       (NetworkAccess(prohibitedMedia: [.wifi]), .wifi, .wifi),
       (NetworkAccess(allowsConstrainedAccess: false), .wifi.constrained(), .constrained),
-    ] as [(NetworkAccess, NetworkConditions, NetworkUnavailable.Reason)])
+    ] as [(NetworkAccess, NetworkConditions, NetworkUnavailableError.Reason)])
   func forbidden(
-    access: NetworkAccess, conditions: NetworkConditions, reason: NetworkUnavailable.Reason
+    access: NetworkAccess, conditions: NetworkConditions, reason: NetworkUnavailableError.Reason
   ) async throws {
     try await playingNetwork {
       $0.access = access
@@ -273,9 +273,9 @@ struct ChannelAccessTests {
     arguments: [
       (NetworkAccess(allowsExpensiveAccess: false), .wifi.expensive(), .expensive),
       (NetworkAccess(allowsConstrainedAccess: false), .wifi.constrained(), .constrained),
-    ] as [(NetworkAccess, NetworkConditions, NetworkUnavailable.Reason)])
+    ] as [(NetworkAccess, NetworkConditions, NetworkUnavailableError.Reason)])
   func becomesForbidden(
-    access: NetworkAccess, conditions: NetworkConditions, reason: NetworkUnavailable.Reason
+    access: NetworkAccess, conditions: NetworkConditions, reason: NetworkUnavailableError.Reason
   ) async throws {
     try await playingNetwork {
       $0.access = access

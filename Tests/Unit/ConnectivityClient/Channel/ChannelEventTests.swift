@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityClient
+import ConnectivityMonitor
 import ConnectivityTestKit
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
@@ -8,12 +9,16 @@ import Testing
 /// The events and states that a channel reports to the application.
 @Suite("Events of a channel", .timeLimit(.minutes(5)), .namesWaits)
 struct ChannelEventTests {
-  private static func word(for event: NetworkAwareTransport.Event) -> String {
+  private static func word(for event: ConnectionEvent) -> String {
     switch event {
-    case .path(let path): "path \(path.interface ?? "nothing")"
-    case .viability(let isViable): "viable \(isViable)"
-    case .betterPath(let exists): "better path \(exists)"
+    case .pathChanged(let path): "path \(path.interface ?? "nothing")"
+    case .viable: "viable"
+    case .notViable(.path(let reason)): "not viable: \(reason?.rawValue ?? "unknown")"
+    case .notViable(.invalidated(let reason)): "not viable: \(reason.rawValue)"
+    case .betterPathAvailable: "better path"
+    case .betterPathGone: "no better path"
     case .invalidated(let invalidation): invalidation.severity.rawValue
+    case .asked: "asked"
     case .unguarded: "unguarded"
     }
   }
@@ -32,7 +37,9 @@ struct ChannelEventTests {
       transport.beginGracefulShutdown()
       let words = await events.reduce(into: []) { $0.append(Self.word(for: $1)) }
       #expect(
-        words == ["path wlan0", "destroy", "viable false", "path wwan0", "viable true"])
+        words == [
+          "path wlan0", "destroy", "not viable: interfaceLost", "path wwan0", "viable",
+        ])
     }
   }
 
@@ -44,11 +51,11 @@ struct ChannelEventTests {
       try await network.waitForFlows(atLeast: 1)
       network.become(.wifi.failing(.noCarrier))
       var words: [String] = []
-      while words.last != "viable true", let event = await events.next() {
+      while words.last != "viable", let event = await events.next() {
         words.append(Self.word(for: event))
-        if words.last == "viable false" { network.become(.wifi) }
+        if words.last == "not viable: noCarrier" { network.become(.wifi) }
       }
-      #expect(words.contains("viable false") && words.last == "viable true")
+      #expect(words.contains("not viable: noCarrier") && words.last == "viable")
       #expect(!words.contains("destroy"))
     }
   }
@@ -63,10 +70,13 @@ struct ChannelEventTests {
       try await network.waitForFlows(atLeast: 1)
       network.invalidate(.betterPath, .destroy)
       var words: [String] = []
-      while words.last != "better path true", let event = await events.next() {
+      while words.last != "better path", let event = await events.next() {
         words.append(Self.word(for: event))
       }
-      #expect(words.last == "better path true")
+      #expect(words.last == "better path")
+      var late = transport.events.makeAsyncIterator()
+      await #expect(late.next().map(Self.word) == "path wlan0")
+      await #expect(late.next().map(Self.word) == "better path")
       #expect(transport.connectivityState == .ready)
     }
   }

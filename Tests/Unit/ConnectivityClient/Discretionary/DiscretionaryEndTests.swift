@@ -83,8 +83,9 @@ struct DiscretionaryEndTests {
 
   @Test(
     "C8 work held back for too long expires, and one expression falls back to less",
-    arguments: [.timeout(.zero), .timeout(.milliseconds(20)), .deadline(.now)] as [TimeLimit])
-  func expires(limit: TimeLimit) async throws {
+    arguments: [.timeout(.zero), .timeout(.milliseconds(20)), .deadline(.now)]
+      as [CallSettings.TimeLimit])
+  func expires(limit: CallSettings.TimeLimit) async throws {
     try await withSimulatedNetwork(.cellular) { network in
       let words = Happenings()
       let task = discretionaryTask(network, words) { $0.timeLimit = limit }
@@ -95,7 +96,7 @@ struct DiscretionaryEndTests {
       }
       #expect(answer == "small, for it is expensive")
       network.become(.none)
-      let expired = await #expect(throws: DiscretionaryTask.Expired.self) {
+      let expired = await #expect(throws: DiscretionaryTask.ExpiredError.self) {
         try await task.run { _ in words.say("runs") }
       }
       #expect(expired?.refusal == nil)
@@ -109,7 +110,7 @@ struct DiscretionaryEndTests {
     try await withSimulatedNetwork(.wifi) { network in
       let words = Happenings()
       let task = discretionaryTask(network, words) { $0.timeLimit = .timeout(.zero) }
-      let expired = await #expect(throws: DiscretionaryTask.Expired.self) {
+      let expired = await #expect(throws: DiscretionaryTask.ExpiredError.self) {
         try await task.run { turn in
           try await turn.wait()
           words.say("part 1")
@@ -142,7 +143,7 @@ struct DiscretionaryEndTests {
       #expect(await words.next() == "runs")
       try await run
 
-      let expired = await #expect(throws: DiscretionaryTask.Expired.self) {
+      let expired = await #expect(throws: DiscretionaryTask.ExpiredError.self) {
         await network.stop()
         try await discretionaryTask(network, words) {
           ($0.access.whenUnknown, $0.timeLimit) = (.refuse, .timeout(.zero))

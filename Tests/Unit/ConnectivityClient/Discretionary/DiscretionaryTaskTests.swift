@@ -56,7 +56,7 @@ struct DiscretionaryTaskTests {
     path.isCostUnknown = true
     let present = NetworkPath(path, family: .ipv4)
     var configuration = DiscretionaryTask.Config.defaults
-    let refusal = NetworkUnavailable(reason: .costUnknown, path: path)
+    let refusal = NetworkUnavailableError(reason: .costUnknown, path: path)
     #expect(configuration.verdict(on: present) == .absent(refusal))
     #expect("\(refusal)" == "the cost of the path over wg0 is unknown")
     path.isCostUnknown = false
@@ -114,9 +114,10 @@ struct DiscretionaryTaskTests {
       (PathSample.cellular, PathSample.wifi6, .unrestricted, nil),
       (PathSample.wifi, PathSample.wifi6, NetworkAccess(prohibitedMedia: [.wifi]), .wifi),
       (PathSample.wifi, PathSample.none, .requiring([.wifi]), nil),
-    ] as [(KernelPath, KernelPath, NetworkAccess, NetworkUnavailable.Reason?)])
+    ] as [(KernelPath, KernelPath, NetworkAccess, NetworkUnavailableError.Reason?)])
   func families(
-    ipv4: KernelPath, ipv6: KernelPath, access: NetworkAccess, reason: NetworkUnavailable.Reason?
+    ipv4: KernelPath, ipv6: KernelPath, access: NetworkAccess,
+    reason: NetworkUnavailableError.Reason?
   ) {
     let path = NetworkPath(PathSample.status(ipv4, ipv6))
     for isMonitors in [false, true] {

@@ -118,7 +118,7 @@ struct BreakerTests {
     _ severity: Invalidation.Severity, _ reason: Invalidation.Reason = .interfaceLost
   ) -> FlowEvent {
     .invalidation(
-      FlowInvalidation(
+      InvalidationError(
         reason: reason, severity: severity, cause: ChangeCause(.registration, "pathMissing"),
         path: KernelPath(status: .unsatisfied, chain: [])))
   }

@@ -270,8 +270,9 @@ struct DistrustTests {
       switch event {
       case .invalidated(let invalidation):
         words.append("\(invalidation.severity.rawValue) \(invalidation.reason.rawValue)")
-      case .unguarded(let why): words.append(why)
-      case .path, .betterPathUnavailable: words.append("path")
+      case .unguarded(let why): words.append(why.description)
+      case .pathChanged: words.append("path")
+      case .viable, .notViable, .betterPathAvailable, .betterPathGone, .asked: break
       }
     }
     return words

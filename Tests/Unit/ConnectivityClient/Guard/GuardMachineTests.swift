@@ -203,7 +203,7 @@ extension GuardMachine {
     }
     func invalidation(_ severity: Invalidation.Severity) -> FlowEvent {
       .invalidation(
-        FlowInvalidation(
+        InvalidationError(
           reason: .interfaceLost, severity: severity, cause: ChangeCause(.link, "linkDown"),
           path: .unsatisfied(.noRoute)))
     }
@@ -219,7 +219,7 @@ extension GuardMachine {
     case "way wlan0": return .event(path("wlan0"), of: way)
     case "way eth0": return .event(path("eth0"), of: way)
     case "way lost": return .event(invalidation(.destroy), of: way)
-    case "absent": return .absent(.disconnected(.notThere("gone")), of: own)
+    case "absent": return .absent(.disconnected(.notAvailable("gone")), of: own)
     case "silence": return .silence
     case "connected": return .connected(local, port: 40_000)
     case "elsewhere": return .connected(other, port: 40_000)

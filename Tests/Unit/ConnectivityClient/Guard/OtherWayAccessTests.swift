@@ -6,14 +6,11 @@ import Testing
 @Suite("The other way, for an application that may not use every network")
 struct OtherWayAccessTests {
   private static func path(
-    _ medium: Medium, costsMoney: Bool? = false, isConstrained: Bool = false
+    _ medium: NetworkMedium, costsMoney: Bool? = false, isConstrained: Bool = false
   ) -> KernelPath {
-    var path = KernelPath(
+    KernelPath(
       status: .satisfied, chain: [PathLink(index: 4, name: "eth1")], medium: medium,
-      isExpensive: costsMoney ?? false,
-      constraint: isConstrained ? .constrained : .none)
-    path.isCostUnknown = costsMoney == nil
-    return path
+      isExpensive: costsMoney, constraint: isConstrained ? .constrained : .none)
   }
 
   private static let free = path(.wired)

@@ -42,7 +42,7 @@ struct OutageOptionsTests {
 
   private static func advice(_ reason: Invalidation.Reason) -> FlowEvent {
     .invalidation(
-      FlowInvalidation(
+      InvalidationError(
         reason: reason, severity: .advise, cause: ChangeCause(.link, "carrierLost"), path: nil))
   }
 

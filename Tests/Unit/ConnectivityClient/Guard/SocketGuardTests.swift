@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityClient
+import ConnectivityMonitor
 import ConnectivityTestKit
 import Glibc
 import Testing
@@ -40,7 +41,7 @@ struct SocketGuardTests {
       let connection = try Connection()
       let watch = try self.guarded(connection, network, shutsDown: shutsDown)
       var events = watch.events.makeAsyncIterator()
-      guard case .path(let path) = await events.next() else { Issue.record("no path"); return }
+      guard case .pathChanged(let path) = await events.next() else { Issue.record("no path"); return }
       #expect(path.interface == "wlan0")
       #expect(!connection.hasEnded)
       network.become(.cellular)
@@ -49,9 +50,13 @@ struct SocketGuardTests {
         return
       }
       #expect(invalidation.severity == .destroy)
+      await #expect(events.next() == .notViable(.invalidated(invalidation.reason)))
       if shutsDown {
         await #expect(events.next() == nil)
         #expect(connection.hasEnded)
+        // The events of a guard that has ended say why.
+        let late = await watch.events.reduce(into: []) { $0.append($1) }
+        #expect(late.contains(.invalidated(invalidation)))
       } else {
         watch.end()
         #expect(!connection.hasEnded)
@@ -74,7 +79,7 @@ struct SocketGuardTests {
             $0.access = access
           })
         var events = watch.events.makeAsyncIterator()
-        guard case .path = await events.next() else { Issue.record("no path"); return }
+        guard case .pathChanged = await events.next() else { Issue.record("no path"); return }
         simulated.become(network)
         guard case .invalidated(let invalidation) = await events.next() else {
           Issue.record("no invalidation")
@@ -95,15 +100,16 @@ struct SocketGuardTests {
       var words: [String] = []
       for await event in try self.guarded(connection, network, shutsDown: true).events {
         switch event {
-        case .path(let path):
+        case .pathChanged(let path):
           words.append(path.interface ?? "none")
           network.become(.cellular)
         case .invalidated(let why): words.append(why.severity.rawValue)
-        case .betterPathUnavailable: words.append("no better path")
-        case .unguarded(let why): words.append(why)
+        case .notViable: words.append("not viable")
+        case .viable, .betterPathAvailable, .betterPathGone, .asked, .unguarded:
+          Issue.record("\(event)")
         }
       }
-      #expect(words == ["wlan0", "destroy"])
+      #expect(words == ["wlan0", "destroy", "not viable"])
     }
   }
 
@@ -134,7 +140,7 @@ struct SocketGuardTests {
       let other = try Connection()
       let witness = try self.guarded(other, network)
       for await event in witness.events {
-        if case .path = event { network.become(.cellular) }
+        if case .pathChanged = event { network.become(.cellular) }
         if case .invalidated = event { break }
       }
       for await event in watch.events { if case .invalidated = event { Issue.record("\(event)") } }
@@ -146,9 +152,9 @@ struct SocketGuardTests {
   func unguarded() async throws {
     let connection = try Connection()
     let local = try SocketGuard(descriptor: connection.descriptor)
-    var reasons: [String] = []
-    for await case .unguarded(let why) in local.events { reasons.append(why) }
-    #expect(reasons.count == 1)
+    var reasons: [ConndError.Code] = []
+    for await case .unguarded(let why) in local.events { reasons.append(why.code) }
+    #expect(reasons == [.notGuardable])
 
     let alone = try SocketGuard(
       descriptor: connection.descriptor,
@@ -157,7 +163,8 @@ struct SocketGuardTests {
       })
     var events = alone.events.makeAsyncIterator()
     guard case .unguarded(let why) = await events.next() else { Issue.record("guarded"); return }
-    #expect(why.contains("/nonexistent/connd.sock"))
+    #expect(why.code == .notAvailable)
+    #expect(why.description.contains("/nonexistent/connd.sock"))
     #expect(!connection.hasEnded)
   }
 
@@ -167,15 +174,16 @@ struct SocketGuardTests {
       -1, open("/dev/null", O_RDONLY), socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0),
     ]
     for descriptor in descriptors {
-      let failure = #expect(throws: SocketGuard.Failure.self) {
+      let failure = #expect(throws: ConndError.self) {
         _ = try SocketGuard(descriptor: descriptor)
       }
+      #expect(failure?.code == .notGuardable)
       #expect(failure?.description.hasPrefix("descriptor \(descriptor): getpeername: ") == true)
       if descriptor >= 0 { close(descriptor) }
     }
     var pair: [CInt] = [0, 0]
     #expect(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &pair) == 0)
-    let failure = #expect(throws: SocketGuard.Failure.self) {
+    let failure = #expect(throws: ConndError.self) {
       _ = try SocketGuard(descriptor: pair[0])
     }
     #expect(failure?.description.hasSuffix("is not an IPv4 or IPv6 socket") == true)

@@ -41,7 +41,7 @@ struct SubflowGuardTests {
     _ severity: Invalidation.Severity, _ reason: Invalidation.Reason = .interfaceLost
   ) -> FlowEvent {
     .invalidation(
-      FlowInvalidation(
+      InvalidationError(
         reason: reason, severity: severity, cause: ChangeCause(.link, "linkDown"),
         path: .unsatisfied(.noRoute)))
   }
@@ -167,7 +167,7 @@ struct SubflowGuardTests {
     #expect(self.listed([Self.first]) == ["register 3 from 192.0.2.7:40000"])
     // Its link is down, and another has the route.
     let stranded = FlowEvent.invalidation(
-      FlowInvalidation(
+      InvalidationError(
         reason: .interfaceLost, severity: .advise, cause: ChangeCause(.link, "linkDown"),
         path: Self.path("eth0").path ?? .unknown))
     #expect(self.told(stranded, of: 3) == ["release 3", "change: destroy"])
@@ -281,7 +281,7 @@ struct SubflowGuardTests {
   @Test("M6 connd is absent → reported once for the connection")
   mutating func absent() {
     self.join()
-    let absence = ConndAbsence.disconnected(.notThere("gone"))
+    let absence = ConndAbsence.disconnected(.notAvailable("gone"))
     #expect(self.handle(.absent(absence, of: 2)) == ["absence"])
     #expect(self.handle(.absent(absence, of: 3)) == [])
   }

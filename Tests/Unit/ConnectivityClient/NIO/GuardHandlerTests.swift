@@ -25,22 +25,20 @@ struct GuardHandlerTests {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-      switch event {
-      case let event as ConnectivityEvents.ViabilityUpdate:
-        self.words.yield("viable \(event.isViable)")
-      case is ConnectivityEvents.BetterPathAvailable: self.words.yield("better path")
-      case is ConnectivityEvents.BetterPathUnavailable: self.words.yield("no better path")
-      case let event as ConnectivityEvents.PathChanged:
-        self.words.yield("path \(event.path.interface ?? "none")")
-      case let event as ConnectivityEvents.Invalidated:
-        self.words.yield(
-          "\(event.invalidation.severity.rawValue) \(event.invalidation.reason.rawValue)")
-      default: break
+      switch event as? ConnectionEvent {
+      case .viable: self.words.yield("viable true")
+      case .notViable: self.words.yield("viable false")
+      case .betterPathAvailable: self.words.yield("better path")
+      case .betterPathGone: self.words.yield("no better path")
+      case .pathChanged(let path): self.words.yield("path \(path.interface ?? "none")")
+      case .invalidated(let invalidation):
+        self.words.yield("\(invalidation.severity.rawValue) \(invalidation.reason.rawValue)")
+      case .asked, .unguarded, nil: break
       }
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-      let reason = (error as? FlowInvalidation)?.reason.rawValue
+      let reason = (error as? InvalidationError)?.reason.rawValue
       self.words.yield("error \(reason ?? "\(error)")")
     }
 

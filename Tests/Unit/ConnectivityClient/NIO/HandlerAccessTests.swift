@@ -34,7 +34,7 @@ struct HandlerAccessTests {
       let error = await #expect(throws: (any Error).self) {
         _ = try await self.connect(to: listener.port, at: network.socket)
       }
-      #expect(error.flatMap { NetworkUnavailable.Reason(of: $0) } == .expensive)
+      #expect(error.flatMap { NetworkUnavailableError.Reason(of: $0) } == .expensive)
       #expect(!listener.isConnected)
       network.become(.wifi)
       let channel = try await self.connect(to: listener.port, at: network.socket)
@@ -50,7 +50,7 @@ struct HandlerAccessTests {
     let error = await #expect(throws: (any Error).self) {
       _ = try await self.connect(to: listener.port, at: nowhere, whenUnknown: .refuse)
     }
-    #expect(error.flatMap { NetworkUnavailable.Reason(of: $0) } == .unknown)
+    #expect(error.flatMap { NetworkUnavailableError.Reason(of: $0) } == .unknown)
     #expect(!listener.isConnected)
     let channel = try await self.connect(to: listener.port, at: nowhere)
     try await listener.accepted()

@@ -11,17 +11,17 @@ import Testing
 /// A handler that does not guard its connection says so.
 @Suite("Unguarded SwiftNIO channels", .timeLimit(.minutes(5)), .namesWaits)
 struct UnguardedHandlerTests {
-  /// Reports the reasons of ``ConnectivityEvents/Unguarded``, and then the end.
+  /// Reports the reasons of ``ConnectionEvent/unguarded(_:)``, and then the end.
   private final class Witness: ChannelInboundHandler, Sendable {
     typealias InboundIn = ByteBuffer
-    private let reasons: AsyncStream<String>.Continuation
+    private let reasons: AsyncStream<ConndError>.Continuation
 
-    init(_ reasons: AsyncStream<String>.Continuation) { self.reasons = reasons }
+    init(_ reasons: AsyncStream<ConndError>.Continuation) { self.reasons = reasons }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-      guard let event = event as? ConnectivityEvents.Unguarded else { return }
+      guard case .unguarded(let reason)? = event as? ConnectionEvent else { return }
       #expect(context.channel.isActive)
-      self.reasons.yield(event.reason)
+      self.reasons.yield(reason)
     }
 
     func channelInactive(context: ChannelHandlerContext) { self.reasons.finish() }
@@ -31,7 +31,7 @@ struct UnguardedHandlerTests {
   /// receives.
   private func connecting(
     to socket: ConndSocket,
-    _ body: (() async throws -> (any NIOCore.Channel, AsyncStream<String>)) async throws -> Void
+    _ body: (() async throws -> (any NIOCore.Channel, AsyncStream<ConndError>)) async throws -> Void
   ) async throws {
     let group = MultiThreadedEventLoopGroup.singleton
     var configuration = ConnectivityGuardHandler.Config.defaults
@@ -39,7 +39,7 @@ struct UnguardedHandlerTests {
     let server = try await ServerBootstrap(group: group).bind(host: "127.0.0.1", port: 0).get()
     let address = try #require(server.localAddress)
     try await body { [configuration] in
-      let (reasons, reason) = AsyncStream.makeStream(of: String.self)
+      let (reasons, reason) = AsyncStream.makeStream(of: ConndError.self)
       let channel = try await ClientBootstrap(group: group).channelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
           let pipeline = channel.pipeline.syncOperations
@@ -68,7 +68,7 @@ struct UnguardedHandlerTests {
             for await reason in reasons { Issue.record("\(reason)") }
           }
           let (channel, reasons) = try await connect()
-          #expect(await reasons.first { _ in true } == "connd wrongly rejected new connections")
+          #expect(await reasons.first { _ in true }?.code == .breakerOpen)
           #expect(channel.isActive)
           try await channel.close()
         }
@@ -84,7 +84,7 @@ struct UnguardedHandlerTests {
       } _: { _ in
         try await self.connecting(to: socket) { connect in
           let (channel, reasons) = try await connect()
-          #expect(await reasons.first { _ in true } == "too many flows")
+          #expect(await reasons.first { _ in true } == ConndError(.invalidRequest, "too many flows"))
           try await channel.close()
         }
       }
@@ -98,7 +98,8 @@ struct UnguardedHandlerTests {
     ) { connect in
       let (channel, reasons) = try await connect()
       let reason = await reasons.first { _ in true }
-      #expect(reason?.contains("/nonexistent/connd.sock") == true)
+      #expect(reason?.code == .notAvailable)
+      #expect(reason?.description.contains("/nonexistent/connd.sock") == true)
       try await channel.close()
     }
   }

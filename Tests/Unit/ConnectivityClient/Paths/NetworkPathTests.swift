@@ -14,8 +14,8 @@ struct NetworkPathTests {
     var online = true
     var expensive = false
     var constrained = false
-    var medium = Medium.unknown
-    var uses: Set<Medium> = []
+    var medium = NetworkMedium.unknown
+    var uses: Set<NetworkMedium> = []
     var ipv4 = false
     var ipv6 = false
     var interfaces: [String] = []
@@ -24,12 +24,12 @@ struct NetworkPathTests {
   }
 
   private static func facts(_ path: NetworkPath) -> Facts {
-    #expect(path.interface == path.interfaces.first)
+    #expect(path.interface == path.links.first?.name)
     return Facts(
       status: path.status, reason: path.unsatisfiedReason, category: path.category,
-      online: path.isOnline, expensive: path.isExpensive, constrained: path.isConstrained,
-      medium: path.medium, uses: Set(Medium.allCases.filter(path.usesMedium)),
-      ipv4: path.supportsIPv4, ipv6: path.supportsIPv6, interfaces: path.interfaces,
+      online: path.isOnline, expensive: path.isExpensive == true, constrained: path.isConstrained,
+      medium: path.medium, uses: Set(NetworkMedium.allCases.filter(path.usesMedium)),
+      ipv4: path.supportsIPv4, ipv6: path.supportsIPv6, interfaces: path.links.map(\.name),
       gateways: path.gateways.map(\.description), locals: path.localAddresses.map(\.description))
   }
 
@@ -197,7 +197,7 @@ struct NetworkPathTests {
     }
     #expect(path { _ in } == NetworkPath(PathSample.status(PathSample.wifi)))
     #expect(path { _ in } != path { $0.gateway = IPAddress("192.0.2.254") })
-    #expect(path { _ in } != path { $0.isExpensive = true })
+    #expect(path { _ in } != path { $0.isMetered = true })
     // Another link with the same name.
     #expect(path { _ in } != path { $0.chain[0].index = 7 })
     #expect(

@@ -129,7 +129,7 @@ struct StatusReaderTests {
   @Test("each event's meaning for the path")
   func events() {
     var reader = StatusReader()
-    #expect(reader.read(.disconnected(.notThere("gone"))) == .lost)
+    #expect(reader.read(.disconnected(.notAvailable("gone"))) == .lost)
     #expect(reader.read(.resumed(nil)) == .found)
     #expect(
       reader.read(.snapshot(PathSample.snapshot(1, Self.wifi)))

@@ -23,7 +23,7 @@ func discretionaryTask(
 
 func word(for path: NetworkPath) -> String {
   if path.isConstrained { return "constrained" }
-  return path.isExpensive ? "expensive" : path.status.rawValue
+  return path.isExpensive == true ? "expensive" : path.status.rawValue
 }
 
 /// Events in order, for one task to read.

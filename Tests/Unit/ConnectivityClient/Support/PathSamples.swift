@@ -29,7 +29,7 @@ extension Connectivity_V1_WatchPathResponse {
 enum PathSample {
   static let wifi = KernelPath(
     status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi,
-    evidence: Evidence(.phy80211, "phy0", .wifi), source: IPAddress("192.0.2.7"),
+    evidence: KernelPath.Evidence(.phy80211, "phy0", .wifi), source: IPAddress("192.0.2.7"),
     sourcePrefixLength: 24, gateway: IPAddress("192.0.2.1"), table: 254)
   static let wifi6 = KernelPath(
     status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi,
@@ -59,16 +59,18 @@ enum PathSample {
     _ generation: UInt64, from: NetworkCategory, to status: ConnectivityStatus,
     bounced: Bool = false,
     since: Int64 = 0
-  ) -> Transition {
+  ) -> ConnectivityChange.Transition {
     let snapshot = Self.snapshot(generation, status, since: since)
-    return Transition(
+    return ConnectivityChange.Transition(
       from: from, to: status.category, bounced: bounced, cause: ChangeCause(.link, "carrierLost"),
       time: snapshot.since, snapshot: snapshot)
   }
 
-  static func change(_ generation: UInt64, _ status: ConnectivityStatus) -> PathChange {
+  static func change(_ generation: UInt64, _ status: ConnectivityStatus)
+    -> ConnectivityChange.PathChange
+  {
     let snapshot = Self.snapshot(generation, status)
-    return PathChange(
+    return ConnectivityChange.PathChange(
       cause: ChangeCause(.address, "addressAdded"), time: snapshot.since, snapshot: snapshot)
   }
 }

@@ -16,7 +16,7 @@ struct MeteringTests {
       guard case .path(let path) = published.change else { return nil }
       return "\(path.cause.trigger.rawValue) \(path.cause.change)"
     }
-    return (loop.loop.engine.snapshot.status.isExpensive, causes)
+    return (loop.loop.engine.snapshot.status.isMetered, causes)
   }
 
   @Test("a change is published immediately, with its cause, and only if it changes the path")
@@ -36,9 +36,9 @@ struct MeteringTests {
     var loop = try TestLoop()
     loop.metering.updates = [.metering(MeteringReports(phones: ["eth0"]))]
     loop.loop.start()
-    #expect(loop.loop.engine.snapshot.status.isExpensive)
+    #expect(loop.loop.engine.snapshot.status.isMetered)
     loop.loop.take(.configure(Configuration(), .unheard))
-    #expect(loop.loop.engine.snapshot.status.isExpensive)
+    #expect(loop.loop.engine.snapshot.status.isMetered)
     #expect(self.say(MeteringReports(), &loop).0 == false)
   }
 
@@ -48,7 +48,7 @@ struct MeteringTests {
     loop.metering.updatesOnceSettled = [.metering(MeteringReports(phones: ["eth0"]))]
     loop.loop.start()
     #expect(loop.loop.feed.store.past.count == 1)
-    #expect(loop.loop.engine.snapshot.status.isExpensive)
+    #expect(loop.loop.engine.snapshot.status.isMetered)
   }
 
   @Test("a missing source is looked for when the kernel reports a link")

@@ -13,13 +13,14 @@ struct PortalTests {
   /// Reports facts.
   ///
   /// - Returns: the validation of the IPv4 path, and the causes of all published changes.
-  private func say(_ fact: FactUpdate, _ loop: inout TestLoop) -> (Validation, [String]) {
+  private func say(_ fact: FactUpdate, _ loop: inout TestLoop) -> (KernelPath.Validation, [String])
+  {
     loop.metering.updates = [fact]
     _ = loop.turn(sources: .metering)
     return self.state(loop)
   }
 
-  private func state(_ loop: TestLoop) -> (Validation, [String]) {
+  private func state(_ loop: TestLoop) -> (KernelPath.Validation, [String]) {
     let causes = loop.loop.feed.store.past.compactMap { published -> String? in
       guard case .path(let path) = published.change else { return nil }
       return "\(path.cause.trigger.rawValue) \(path.cause.change)"
@@ -32,13 +33,13 @@ struct PortalTests {
     var loop = try TestLoop.started()
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
     let change = "validation validationChanged"
-    let full = Validation(.full, .networkManager)
+    let full = KernelPath.Validation(.full, .networkManager)
     #expect(self.say(.checks(["eth1": .init(ipv4: .full)]), &loop) == (.unknown, []))
     #expect(self.say(.checks(["eth0": .init(ipv4: .full)]), &loop) == (full, [change]))
     #expect(self.say(.checks(["eth0": .init(ipv4: .full, ipv6: .portal)]), &loop).0 == full)
     #expect(
       self.say(.checks(["eth0": .init(ipv4: .portal)]), &loop)
-        == (Validation(.portal, .networkManager), [change, change]))
+        == (KernelPath.Validation(.portal, .networkManager), [change, change]))
     #expect(loop.invalidations.isEmpty)
     #expect(loop.count("flow_invalidations", "policy") == 0)
   }
@@ -46,7 +47,7 @@ struct PortalTests {
   @Test("V1 the link loses its carrier → the advertised portal is forgotten")
   func forgotten() throws {
     var loop = try TestLoop.started()
-    let advertised = Validation(.unknown, .routerAdvertisement, portal: Self.portal)
+    let advertised = KernelPath.Validation(.unknown, .routerAdvertisement, portal: Self.portal)
     let fact = FactUpdate.advertisement(.init(link: 2, portal: Self.portal))
     #expect(self.say(fact, &loop).0 == advertised)
     #expect(self.say(fact, &loop) == (advertised, ["validation validationChanged"]))

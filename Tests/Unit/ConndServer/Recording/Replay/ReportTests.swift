@@ -217,17 +217,19 @@ struct ReportTests {
     let time = WallTime(microseconds: 1)
     var earlier = snapshot
     (earlier.generation, earlier.dns) = (2, nil)
-    earlier.status.ipv4.validation = Validation(
+    earlier.status.ipv4.validation = KernelPath.Validation(
       .portal, .networkd, portal: "https://\(Secret.name)/")
     let scope = Invalidation.Scope(
       interface: Secret.name, localAddresses: [remote], destination: .address(remote))
-    let transition = Transition(
+    let transition = ConnectivityChange.Transition(
       from: .none, to: .wifi, bounced: false, cause: cause, time: time, snapshot: earlier)
     let invalidation = Invalidation(
       generation: 3, reason: .interfaceLost, severity: .destroy, scope: scope, cause: cause,
       time: time)
-    let dns = snapshot.dns.map { DNSChange(generation: 4, settings: $0, cause: cause, time: time) }
-    let path = PathChange(cause: cause, time: time, snapshot: snapshot)
+    let dns = snapshot.dns.map {
+      ConnectivityChange.DNSChange(generation: 4, settings: $0, cause: cause, time: time)
+    }
+    let path = ConnectivityChange.PathChange(cause: cause, time: time, snapshot: snapshot)
     return [.transition(transition), .invalidation(invalidation)] + (dns.map { [.dns($0)] } ?? [])
       + [.path(path)]
   }
@@ -236,7 +238,7 @@ struct ReportTests {
     let remote = try #require(IPAddress(Secret.address))
     var path = KernelPath(status: .satisfied, chain: [PathLink(index: 7, name: Secret.name)])
     path.source = IPAddress(Secret.other)
-    path.evidence = Evidence(.configuration, "\(Secret.name)*", .wifi)
+    path.evidence = KernelPath.Evidence(.configuration, "\(Secret.name)*", .wifi)
     var snapshot = Store().snapshot
     snapshot.generation = 5
     snapshot.status.ipv4 = path

@@ -1,5 +1,5 @@
 /// The medium of a path's lowest link.
-@nonexhaustive public enum Medium: String, Hashable, Sendable, CaseIterable {
+@nonexhaustive public enum NetworkMedium: String, Hashable, Sendable, CaseIterable {
   case wired
   case wifi
   case cellular
@@ -10,7 +10,7 @@
   case unknown
 }
 
-extension Medium {
+extension NetworkMedium {
   /// Everything that depends on a medium alone. A class, because copies must cost nothing.
   package final class Traits: Sendable {
     /// The number in connectivity.proto.
@@ -26,12 +26,12 @@ extension Medium {
     /// Whether gateways have MAC addresses.
     package let hasHardwareAddresses: Bool
     /// The evidence of a typical link, for simulated networks.
-    package let typical: (source: Evidence.Source, value: String)
+    package let typical: (source: KernelPath.Evidence.Source, value: String)
     package let signs: Signs
 
     fileprivate init(
       number: Int, category: NetworkCategory, isMetered: Bool?, place: Int, grace: Duration = .zero,
-      hasHardwareAddresses: Bool = false, typical: (Evidence.Source, String),
+      hasHardwareAddresses: Bool = false, typical: (KernelPath.Evidence.Source, String),
       signs: Signs = Signs()
     ) {
       self.number = number
@@ -74,14 +74,14 @@ extension Medium {
   }
 }
 
-extension Medium.Traits {
+extension NetworkMedium.Traits {
   // Plain Ethernet is in the code of rule K5, because it needs the absence of other signs.
-  fileprivate static let wired = Medium.Traits(
+  fileprivate static let wired = NetworkMedium.Traits(
     number: 1, category: .wired, isMetered: false, place: 0, hasHardwareAddresses: true,
     typical: (.hardwareType, "ether"),
     signs: .init(hardwareTypes: [32: "infiniband"], deviceTypes: ["dsa", "gadget"]))
 
-  fileprivate static let wifi = Medium.Traits(
+  fileprivate static let wifi = NetworkMedium.Traits(
     number: 2, category: .wifi, isMetered: false, place: 1, grace: .seconds(1),
     hasHardwareAddresses: true, typical: (.deviceType, "wlan"),
     signs: .init(
@@ -95,7 +95,7 @@ extension Medium.Traits {
   // link expensive.
   //
   // The names are from vendors' kernels. `ppp` is missing because it is DSL as often as a modem.
-  fileprivate static let cellular = Medium.Traits(
+  fileprivate static let cellular = NetworkMedium.Traits(
     number: 3, category: .other, isMetered: true, place: 3, typical: (.deviceType, "wwan"),
     signs: .init(
       kinds: ["rmnet", "wwan"],
@@ -108,17 +108,17 @@ extension Medium.Traits {
       names: ["rmnet", "rev_rmnet", "ccmni", "wwan"]))
 
   // A Bluetooth network is usually that of a phone.
-  fileprivate static let bluetooth = Medium.Traits(
+  fileprivate static let bluetooth = NetworkMedium.Traits(
     number: 4, category: .other, isMetered: true, place: 2, hasHardwareAddresses: true,
     typical: (.deviceType, "bluetooth"),
     signs: .init(deviceTypes: ["bluetooth"], drivers: ["bnep"]))
 
-  fileprivate static let loopback = Medium.Traits(
+  fileprivate static let loopback = NetworkMedium.Traits(
     number: 5, category: .other, isMetered: false, place: 6, typical: (.hardwareType, "loopback"),
     signs: .init(hardwareTypes: [772: "loopback"]))
 
   // Links that send their packets over another path (K6).
-  fileprivate static let tunnel = Medium.Traits(
+  fileprivate static let tunnel = NetworkMedium.Traits(
     number: 6, category: .other, isMetered: nil, place: 4, typical: (.kind, "wireguard"),
     signs: .init(
       kinds: [
@@ -130,7 +130,7 @@ extension Medium.Traits {
       deviceTypes: ["l2tpeth"]))
 
   // Kinds with an unknown remote end. A ppp link may use a modem, DSL or a tunnel.
-  fileprivate static let unknown = Medium.Traits(
+  fileprivate static let unknown = NetworkMedium.Traits(
     number: 7, category: .other, isMetered: nil, place: 5, typical: (.none, ""),
     signs: .init(kinds: ["dummy", "ifb", "netdevsim", "netkit", "nlmon", "ppp", "veth"]))
 }

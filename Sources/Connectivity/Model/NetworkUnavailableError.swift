@@ -5,7 +5,7 @@
 /// mean that the call prohibits that medium.
 ///
 /// Implements rule C8.
-public struct NetworkUnavailable: Error, Hashable, Sendable {
+public struct NetworkUnavailableError: Error, Hashable, Sendable {
   /// Why the network may not be used.
   @nonexhaustive public enum Reason: String, Hashable, Sendable, CaseIterable {
     /// The network's path costs money.
@@ -35,9 +35,9 @@ public struct NetworkUnavailable: Error, Hashable, Sendable {
   }
 }
 
-extension NetworkUnavailable.Reason {
+extension NetworkUnavailableError.Reason {
   /// Creates the reason for a prohibited medium.
-  public init(_ medium: Medium) {
+  public init(_ medium: NetworkMedium) {
     self =
       switch medium {
       case .wired: .wired
@@ -51,7 +51,7 @@ extension NetworkUnavailable.Reason {
   }
 }
 
-extension NetworkUnavailable: CustomStringConvertible {
+extension NetworkUnavailableError: CustomStringConvertible {
   public var description: String {
     if self.path.status == .unknown { return "the network is unknown" }
     let interface = self.path.interface ?? "nothing"

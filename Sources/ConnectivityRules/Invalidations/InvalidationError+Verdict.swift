@@ -8,7 +8,7 @@ extension FlowEvent {
     _ verdict: FlowTracker.Verdict, _ cause: ChangeCause, _ path: KernelPath
   ) -> Self {
     .invalidation(
-      FlowInvalidation(
+      InvalidationError(
         reason: verdict.reason, severity: verdict.severity, cause: cause, path: path,
         socket: verdict.evidence.map { SocketTestimony($0) }))
   }

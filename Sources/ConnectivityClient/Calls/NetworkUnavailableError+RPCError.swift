@@ -1,7 +1,7 @@
 public import Connectivity
 public import GRPCCore
 
-extension NetworkUnavailable: RPCErrorConvertible {
+extension NetworkUnavailableError: RPCErrorConvertible {
   public var rpcErrorCode: RPCError.Code { .unavailable }
   public var rpcErrorMessage: String { self.description }
   public var rpcErrorCause: (any Error)? { self }
@@ -9,12 +9,12 @@ extension NetworkUnavailable: RPCErrorConvertible {
 
 extension RPCError {
   /// Why the call was not allowed to use the network, or `nil` if it failed for another reason.
-  public var networkUnavailableReason: NetworkUnavailable.Reason? {
-    (self.cause as? NetworkUnavailable)?.reason
-      ?? (self.cause as? FlowInvalidation)?.networkUnavailableReason
+  public var networkUnavailableReason: NetworkUnavailableError.Reason? {
+    (self.cause as? NetworkUnavailableError)?.reason
+      ?? (self.cause as? InvalidationError)?.networkUnavailableReason
   }
 
   /// Why the network made the call's connection useless, or `nil` if the call failed for another
   /// reason.
-  public var invalidation: FlowInvalidation? { self.cause as? FlowInvalidation }
+  public var invalidation: InvalidationError? { self.cause as? InvalidationError }
 }

@@ -13,7 +13,7 @@ extension ConnectionGuard.Report {
   }
 }
 
-extension FlowInvalidation {
+extension InvalidationError {
   /// The data of the flow and connd's complete answer, for the log.
   package func evidence(against flow: FlowGuard.Flow) -> Logger.Metadata {
     var metadata: Logger.Metadata = [
