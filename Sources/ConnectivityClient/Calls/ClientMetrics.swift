@@ -31,7 +31,7 @@ struct ClientMetrics: Sendable {
   /// Counts the end of a connection that was ready, as gRPC's other libraries do (gRFC A94). The
   /// error of a connection that connd's advice ended is `connd` and the reason.
   func disconnected(
-    from target: String, by invalidation: FlowInvalidation?, _ error: (any Error)?
+    from target: String, by invalidation: InvalidationError?, _ error: (any Error)?
   ) {
     self.count(
       "grpc.subchannel.disconnections",
