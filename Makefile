@@ -292,7 +292,7 @@ replay: deps ## replay the recordings of Tests/Fixtures/recordings, and compare 
 
 .PHONY: test-vm test-systemd bench-vm record-vm
 test-vm: ## run connd in a VM: systemd, the reaper, leases, Wi-Fi, modems, bonds, tunnels, switches, DSL, no IPv6, sleep, other kernels (SCENARIOS= some of them)
-test-vm: scenarios := $(or $(SCENARIOS),systemd reap policy metering package wifi iwd signal hotspot modems bonds multipath tunnels paths strongswan ipv4only suspend kernels)
+test-vm: scenarios := $(or $(SCENARIOS),systemd reap outages policy metering package wifi iwd signal hotspot modems bonds multipath tunnels paths strongswan ipv4only suspend kernels)
 test-systemd: ## run the first scenario of test-vm
 test-systemd: scenarios := systemd
 bench-vm: ## measure in the VM, in instructions, how fast connd reports another Wi-Fi network
