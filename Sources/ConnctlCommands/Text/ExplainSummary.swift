@@ -37,7 +37,8 @@ extension Connectivity_V1_Explanation {
     if path.medium == .loopback { return "The address belongs to this machine." }
     let isTunnel = self.links.first.map { Medium($0.medium) == .tunnel } ?? false
     let below = path.chain.count > 1 ? "\(path.chainText.dropFirst(link.count))" : ""
-    let kind = self.isTranslated ? ", translated IPv4\(below)" : isTunnel ? ", a tunnel\(below)" : ""
+    let kind =
+      self.isTranslated ? ", translated IPv4\(below)" : isTunnel ? ", a tunnel\(below)" : ""
     let way = link + kind + path.medium.note
     let traffic = isOneOfTwo ? "\(self.familyText) traffic" : "Traffic"
     if let unused = self.unusedLinks.first, let why = self.advantage(over: unused),

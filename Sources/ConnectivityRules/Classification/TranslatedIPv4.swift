@@ -52,8 +52,8 @@ extension PathFacts {
   }
 }
 
-/// The global IPv6 prefixes on which translated IPv4 depends (K9). The translator's own IPv6 address
-/// is in one of them, and the kernel does not show in which.
+/// The global IPv6 prefixes on which translated IPv4 depends (K9). The translator's own IPv6
+/// address is in one of them, and the kernel does not show in which.
 package struct TranslationPrefixes: Hashable, Sendable {
   /// The prefixes of the link that the translated packets leave by.
   package var ofLink: Set<IPPrefix> = []

@@ -158,7 +158,8 @@ package struct Diagnosis: Hashable, Sendable {
   private static func rest(_ survey: SocketSurvey, _ facts: DiagnosisFacts) -> Diagnosis {
     guard !survey.isResending else {
       return Diagnosis(
-        .unknown, [], facts, ["data is sent again, and has not arrived so far: ask again in a second"])
+        .unknown, [], facts,
+        ["data is sent again, and has not arrived so far: ask again in a second"])
     }
     let recent = survey.recentHosts(within: Self.recent)
     let heard = survey.heardHosts.union(survey.waiting.isEmpty ? recent : [])

@@ -42,6 +42,7 @@ struct SocketSurvey {
     var lossy = 0
     var resending = 0
     var lossyHosts: Set<Host> = []
+    var resendingHosts: Set<Host> = []
 
     /// Whether data is sent again on at least a quarter of the sockets.
     var isResending: Bool {
@@ -75,7 +76,10 @@ struct SocketSurvey {
       self.heardPorts.insert(finding.port)
       self.heardEnds.insert(Endpoint(finding))
       self.persons[finding.person, default: Moving()].sockets += 1
-      if isResending { self.persons[finding.person]?.resending += 1 }
+      if isResending {
+        self.persons[finding.person]?.resending += 1
+        self.persons[finding.person]?.resendingHosts.insert(finding.host)
+      }
       if isLossy {
         self.persons[finding.person]?.lossy += 1
         self.persons[finding.person]?.lossyHosts.insert(finding.host)
@@ -127,12 +131,19 @@ struct SocketSurvey {
     let silent = self.silent.filter { self.isHeard($0) }
     let areFull = silent.allSatisfy { $0.behaviour == .silent(isFull: true) }
     let isLossy = self.persons.values.contains { $0.lossy > 0 }
-    return areFull && !isLossy && Set(silent.map(\.host)).count >= SocketCensus.minHosts ? silent : []
+    return areFull && !isLossy && Set(silent.map(\.host)).count >= SocketCensus.minHosts
+      ? silent : []
   }
 
-  /// Whether a person's data is sent again on so many connections that the cause of silence is
-  /// unknown until some of it arrives.
-  var isResending: Bool { self.persons.values.contains(where: \.isResending) }
+  /// Whether data is sent again to several hosts on so many connections that the cause of silence
+  /// is unknown until some of it arrives.
+  var isResending: Bool {
+    let hosts = self.persons.values.filter(\.isResending).reduce(into: Set<Host>()) {
+      $0.formUnion($1.lossyHosts)
+      $0.formUnion($1.resendingHosts)
+    }
+    return hosts.count >= SocketCensus.minHosts
+  }
 
   /// The hosts to which data of the subject is lost, if data of the persons is lost to several
   /// hosts. A person counts if at least a quarter of its moving sockets lose data.

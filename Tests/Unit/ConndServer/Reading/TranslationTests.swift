@@ -6,7 +6,8 @@ import Testing
 
 @testable import ConndServer
 
-/// Translated IPv4 (K9), in a kernel that a test writes: by a tun link, or by the Wi-Fi link itself.
+/// Translated IPv4 (K9), in a kernel that a test writes: by a tun link, or by the Wi-Fi link
+/// itself.
 @Suite("Translated IPv4, in the loop")
 struct TranslationTests {
   enum Form: CaseIterable {

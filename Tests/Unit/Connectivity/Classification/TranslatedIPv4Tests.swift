@@ -131,7 +131,8 @@ struct TranslatedIPv4Tests {
       Address(address, prefixLength: 64, link: link, flags: flags)
     }
     func route(
-      _ address: IPAddress, _ length: Int, via gateway: IPAddress? = "fe80::1", over link: UInt32 = 3
+      _ address: IPAddress, _ length: Int, via gateway: IPAddress? = "fe80::1",
+      over link: UInt32 = 3
     ) throws -> KernelEvent {
       let prefix = try #require(IPPrefix(address, length: length))
       return .routeRemoved(
