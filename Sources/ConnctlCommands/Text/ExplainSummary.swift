@@ -54,7 +54,8 @@ extension Connectivity_V1_Explanation {
 
   /// Whether this machine translates the traffic to IPv6 (K9).
   var isTranslated: Bool {
-    IPAddress(self.path.source)?.isOfTranslator == true && self.links.first?.isTranslator == true
+    guard let path = try? KernelPath(self.path), let first = self.links.first else { return false }
+    return path.isFromTranslator && first.isTranslator
   }
 
   private func obstacle(_ path: KernelPath) -> String {

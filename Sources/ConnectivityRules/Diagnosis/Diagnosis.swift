@@ -116,7 +116,7 @@ package struct Diagnosis: Hashable, Sendable {
     let names = facts.names
     // If no host of the servers' address family is heard, the servers are not the cause.
     let families = Set(names.waiting.map(\.family))
-    guard !isFiltered, !names.waiting.isEmpty, names.answered.isEmpty, !survey.isResending,
+    guard !isFiltered, !names.waiting.isEmpty, names.answered.isEmpty, !survey.isStruggling,
       survey.silent.isEmpty || survey.heardBeyond.contains(where: { families.contains($0.family) })
     else { return nil }
     var diagnosis = Diagnosis(

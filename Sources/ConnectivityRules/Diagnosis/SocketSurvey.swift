@@ -22,8 +22,10 @@ struct SocketSurvey {
   /// The ports of hosts that were heard.
   private(set) var heardPorts: Set<UInt16> = []
   private var heardEnds: Set<Endpoint> = []
-  /// The moving sockets of each person: heard or silent.
+  /// The sockets that each person hears.
   private var persons: [UInt32: Moving] = [:]
+  /// The silent sockets of all persons.
+  private var allSilent: [SocketFinding] = []
   private let networks: Set<IPPrefix>
 
   /// A host and a port that a person connects to.
@@ -86,7 +88,7 @@ struct SocketSurvey {
       }
     case .silent:
       if self.isBeyond(finding.host) { self.silentBeyond.insert(finding.host) }
-      self.persons[finding.person, default: Moving()].sockets += 1
+      self.allSilent.append(finding)
     case .idle, .waiting, .heldBack, .notSentAgain: break
     }
   }
@@ -137,16 +139,24 @@ struct SocketSurvey {
 
   /// Whether data is sent again to several hosts on so many connections that the cause of silence
   /// is unknown until some of it arrives.
-  var isResending: Bool {
-    let hosts = self.persons.values.filter(\.isResending).reduce(into: Set<Host>()) {
+  var isResending: Bool { self.resendingHosts.count >= SocketCensus.minHosts }
+
+  /// The same, or some connections to several hosts are silent while the same person hears others
+  /// to the same ports. Then packets are lost that do not concern one destination.
+  var isStruggling: Bool {
+    let silent = self.allSilent.filter { self.isHeard($0) }.map(\.host)
+    return self.resendingHosts.union(silent).count >= SocketCensus.minHosts
+  }
+
+  private var resendingHosts: Set<Host> {
+    self.persons.values.filter(\.isResending).reduce(into: Set<Host>()) {
       $0.formUnion($1.lossyHosts)
       $0.formUnion($1.resendingHosts)
     }
-    return hosts.count >= SocketCensus.minHosts
   }
 
   /// The hosts to which data of the subject is lost, if data of the persons is lost to several
-  /// hosts. A person counts if at least a quarter of its moving sockets lose data.
+  /// hosts. A person counts if at least a quarter of the sockets that it hears lose data.
   var lossyHosts: Set<Host> {
     let lossy = self.persons.filter(\.value.isLossy)
     let all = lossy.values.reduce(into: Set<Host>()) { $0.formUnion($1.lossyHosts) }

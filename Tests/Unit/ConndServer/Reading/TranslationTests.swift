@@ -162,7 +162,7 @@ struct TranslationTests {
   }
 
   @Test(
-    "K9 W5 translated IPv4 is left for another link, and is another way itself",
+    "K9 W5 M2 translated IPv4 is left for another link, and is another way itself",
     arguments: Form.allCases)
   func otherWay(form: Form) throws {
     for isDefault in [true, false] {
@@ -178,6 +178,14 @@ struct TranslationTests {
       }.get()
       #expect(way.isAllowed, "\(way)")
       #expect(way.path?.interface == (isDefault ? "eth1" : form == .link ? "clat" : "wlan0"))
+      for link: UInt32 in [form == .link ? 5 : 4, 6] {
+        var bound = destination
+        bound.outLink = link
+        let objection = try loop.loop.ask { queries throws(KernelUnavailable) in
+          try queries.reader.objection(toUsing: bound, queries.view)
+        }.get()
+        #expect(objection == nil)
+      }
     }
   }
 }
