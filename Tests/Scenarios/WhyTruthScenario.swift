@@ -57,7 +57,8 @@ struct WhyTruthScenario {
     answers.append("\(user): \(report.answer(hasHosts: true))")
     let isNamed = !["nothingWrong", "unknown"].contains(report.verdict)
     if isNamed {
-      #expect(combination.isTrue(report, for: user), "\(combination): \(answers) \(report.evidence)")
+      #expect(
+        combination.isTrue(report, for: user), "\(combination): \(answers) \(report.evidence)")
     }
     return isNamed
   }

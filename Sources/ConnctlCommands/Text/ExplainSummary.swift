@@ -37,7 +37,8 @@ extension Connectivity_V1_Explanation {
     if path.medium == .loopback { return "The address belongs to this machine." }
     let isTunnel = self.links.first.map { NetworkMedium($0.medium) == .tunnel } ?? false
     let below = path.chain.count > 1 ? "\(path.chainText.dropFirst(link.count))" : ""
-    let kind = self.isTranslated ? ", translated IPv4\(below)" : isTunnel ? ", a tunnel\(below)" : ""
+    let kind =
+      self.isTranslated ? ", translated IPv4\(below)" : isTunnel ? ", a tunnel\(below)" : ""
     let way = link + kind + path.medium.note
     let traffic = isOneOfTwo ? "\(self.familyText) traffic" : "Traffic"
     if let unused = self.unusedLinks.first, let why = self.advantage(over: unused),
@@ -53,7 +54,8 @@ extension Connectivity_V1_Explanation {
 
   /// Whether this machine translates the traffic to IPv6 (K9).
   var isTranslated: Bool {
-    IPAddress(self.path.source)?.isOfTranslator == true && self.links.first?.isTranslator == true
+    guard let path = try? KernelPath(self.path), let first = self.links.first else { return false }
+    return path.isFromTranslator && first.isTranslator
   }
 
   private func obstacle(_ path: KernelPath) -> String {

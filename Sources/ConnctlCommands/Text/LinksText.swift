@@ -75,7 +75,7 @@ extension Connectivity_V1_Link {
       self.expensive ? "metered" : nil, ConstraintLevel(self.constraintLevel).word, network,
       hasTranslated && self.isTranslator ? "translated IPv4" : nil,
     ]
-      .compactMap { $0 } + (self.hasModem ? self.modem.text(withSignal: withSignal) : [])
+    .compactMap { $0 } + (self.hasModem ? self.modem.text(withSignal: withSignal) : [])
       + [self.viaText, self.lowerGuessed ? "maybe over \(self.lower)" : nil].compactMap { $0 }
   }
 

@@ -44,7 +44,7 @@ extension KernelPath {
   /// line.
   var details: String {
     let local = self.source?.isUniqueLocal ?? false ? "local addresses only" : nil
-    let translated = self.source?.isOfTranslator ?? false ? "translated IPv4" : nil
+    let translated = self.isFromTranslator ? "translated IPv4" : nil
     return [self.reason?.text, self.route, local, translated].compactMap { $0 }
       .joined(separator: ", ")
   }

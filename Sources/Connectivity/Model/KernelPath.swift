@@ -120,6 +120,12 @@ public struct KernelPath: Hashable, Sendable {
     return hasLinks && !self.isCostUnknown ? self.isMetered : nil
   }
 
+  /// Whether the packets come from a translator of IPv4 to IPv6, as far as the path shows (K9): it
+  /// does not contain the kind of its link, which may be DS-Lite's.
+  package var isFromTranslator: Bool {
+    self.source?.isOfTranslator == true && self.gateway?.family != .ipv4
+  }
+
   /// The chain without the guessed links.
   package var certainChain: ArraySlice<PathLink> { self.chain.dropLast(self.guessedLinks) }
 

@@ -7,11 +7,11 @@ package import Connectivity
 extension PathFacts {
   /// Whether the path's packets are translated. The translator is a tun link that has the source
   /// address, or part of the link below. DS-Lite uses the same addresses inside an `ip6tnl` link
-  /// (RFC 6333).
+  /// (RFC 6333). A router with an IPv4 address translates nothing on this machine.
   package var isTranslated: Bool {
-    guard self.source?.address.isOfTranslator == true, let first = self.links.first else {
-      return false
-    }
+    guard self.source?.address.isOfTranslator == true, let first = self.links.first,
+      case .route(let route) = self.answer, route.gateway?.family != .ipv4
+    else { return false }
     return !first.isTunnel || first.link.kind == "tun"
   }
 
@@ -52,8 +52,8 @@ extension PathFacts {
   }
 }
 
-/// The global IPv6 prefixes on which translated IPv4 depends (K9). The translator's own IPv6 address
-/// is in one of them, and the kernel does not show in which.
+/// The global IPv6 prefixes on which translated IPv4 depends (K9). The translator's own IPv6
+/// address is in one of them, and the kernel does not show in which.
 package struct TranslationPrefixes: Hashable, Sendable {
   /// The prefixes of the link that the translated packets leave by.
   package var ofLink: Set<IPPrefix> = []
@@ -84,12 +84,6 @@ extension FlowReading {
     reading.sourceLoss = present.ofLink.isEmpty ? .mayReturn : .final
     return reading
   }
-}
-
-extension KernelPath {
-  /// Whether the source address is one that translators use. The path does not show whether its
-  /// link is DS-Lite's.
-  var isFromTranslator: Bool { self.source?.isOfTranslator ?? false }
 }
 
 extension KernelEvent {

@@ -116,7 +116,7 @@ package struct Diagnosis: Hashable, Sendable {
     let names = facts.names
     // If no host of the servers' address family is heard, the servers are not the cause.
     let families = Set(names.waiting.map(\.family))
-    guard !isFiltered, !names.waiting.isEmpty, names.answered.isEmpty, !survey.isResending,
+    guard !isFiltered, !names.waiting.isEmpty, names.answered.isEmpty, !survey.isStruggling,
       survey.silent.isEmpty || survey.heardBeyond.contains(where: { families.contains($0.family) })
     else { return nil }
     var diagnosis = Diagnosis(
@@ -158,7 +158,8 @@ package struct Diagnosis: Hashable, Sendable {
   private static func rest(_ survey: SocketSurvey, _ facts: DiagnosisFacts) -> Diagnosis {
     guard !survey.isResending else {
       return Diagnosis(
-        .unknown, [], facts, ["data is sent again, and has not arrived so far: ask again in a second"])
+        .unknown, [], facts,
+        ["data is sent again, and has not arrived so far: ask again in a second"])
     }
     let recent = survey.recentHosts(within: Self.recent)
     let heard = survey.heardHosts.union(survey.waiting.isEmpty ? recent : [])

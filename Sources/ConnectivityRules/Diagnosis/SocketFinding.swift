@@ -74,8 +74,8 @@ extension SocketSample {
 
 extension SocketSample.TCPState {
   /// Whether data that was sent again since an earlier state has arrived. If the kernel's timer has
-  /// expired and nothing new was acknowledged since, this is unknown: the peer may acknowledge small
-  /// segments, while large ones are lost.
+  /// expired and nothing new was acknowledged since, this is unknown: the peer may acknowledge
+  /// small segments, while large ones are lost.
   fileprivate func hasRepaired(since former: Self) -> Bool {
     self.timeouts == 0 && self.resent &- former.resent > self.sentAgain
   }

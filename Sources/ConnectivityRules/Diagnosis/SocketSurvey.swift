@@ -22,8 +22,10 @@ struct SocketSurvey {
   /// The ports of hosts that were heard.
   private(set) var heardPorts: Set<UInt16> = []
   private var heardEnds: Set<Endpoint> = []
-  /// The moving sockets of each person: heard or silent.
+  /// The sockets that each person hears.
   private var persons: [UInt32: Moving] = [:]
+  /// The silent sockets of all persons.
+  private var allSilent: [SocketFinding] = []
   private let networks: Set<IPPrefix>
 
   /// A host and a port that a person connects to.
@@ -42,6 +44,7 @@ struct SocketSurvey {
     var lossy = 0
     var resending = 0
     var lossyHosts: Set<Host> = []
+    var resendingHosts: Set<Host> = []
 
     /// Whether data is sent again on at least a quarter of the sockets.
     var isResending: Bool {
@@ -75,14 +78,17 @@ struct SocketSurvey {
       self.heardPorts.insert(finding.port)
       self.heardEnds.insert(Endpoint(finding))
       self.persons[finding.person, default: Moving()].sockets += 1
-      if isResending { self.persons[finding.person]?.resending += 1 }
+      if isResending {
+        self.persons[finding.person]?.resending += 1
+        self.persons[finding.person]?.resendingHosts.insert(finding.host)
+      }
       if isLossy {
         self.persons[finding.person]?.lossy += 1
         self.persons[finding.person]?.lossyHosts.insert(finding.host)
       }
     case .silent:
       if self.isBeyond(finding.host) { self.silentBeyond.insert(finding.host) }
-      self.persons[finding.person, default: Moving()].sockets += 1
+      self.allSilent.append(finding)
     case .idle, .waiting, .heldBack, .notSentAgain: break
     }
   }
@@ -127,15 +133,30 @@ struct SocketSurvey {
     let silent = self.silent.filter { self.isHeard($0) }
     let areFull = silent.allSatisfy { $0.behaviour == .silent(isFull: true) }
     let isLossy = self.persons.values.contains { $0.lossy > 0 }
-    return areFull && !isLossy && Set(silent.map(\.host)).count >= SocketCensus.minHosts ? silent : []
+    return areFull && !isLossy && Set(silent.map(\.host)).count >= SocketCensus.minHosts
+      ? silent : []
   }
 
-  /// Whether a person's data is sent again on so many connections that the cause of silence is
-  /// unknown until some of it arrives.
-  var isResending: Bool { self.persons.values.contains(where: \.isResending) }
+  /// Whether data is sent again to several hosts on so many connections that the cause of silence
+  /// is unknown until some of it arrives.
+  var isResending: Bool { self.resendingHosts.count >= SocketCensus.minHosts }
+
+  /// The same, or some connections to several hosts are silent while the same person hears others
+  /// to the same ports. Then packets are lost that do not concern one destination.
+  var isStruggling: Bool {
+    let silent = self.allSilent.filter { self.isHeard($0) }.map(\.host)
+    return self.resendingHosts.union(silent).count >= SocketCensus.minHosts
+  }
+
+  private var resendingHosts: Set<Host> {
+    self.persons.values.filter(\.isResending).reduce(into: Set<Host>()) {
+      $0.formUnion($1.lossyHosts)
+      $0.formUnion($1.resendingHosts)
+    }
+  }
 
   /// The hosts to which data of the subject is lost, if data of the persons is lost to several
-  /// hosts. A person counts if at least a quarter of its moving sockets lose data.
+  /// hosts. A person counts if at least a quarter of the sockets that it hears lose data.
   var lossyHosts: Set<Host> {
     let lossy = self.persons.filter(\.value.isLossy)
     let all = lossy.values.reduce(into: Set<Host>()) { $0.formUnion($1.lossyHosts) }

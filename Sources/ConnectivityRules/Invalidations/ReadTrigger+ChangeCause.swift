@@ -73,7 +73,8 @@ extension KernelEvent {
     switch (draft.reason, self) {
     case (.sourceAddressLost, .addressRemoved(let removed)):
       draft.scope.localAddresses?.contains(removed.address) == true
-        || removed.isOfGlobalIPv6 && draft.scope.localAddresses?.contains(where: \.isOfTranslator) == true
+        || removed.isOfGlobalIPv6
+          && draft.scope.localAddresses?.contains(where: \.isOfTranslator) == true
     case (.interfaceLost, .link(let link)):
       link.name == draft.scope.interface && link.state != .up
     case (.interfaceLost, .linkRemoved(let link)): link.name == draft.scope.interface

@@ -33,7 +33,8 @@ struct TranslatedTextTests {
     let translated = try lines(kind: "tun")
     #expect(
       translated[0]
-        == "Traffic leaves by clat, translated IPv4 over wlan0 (Wi-Fi), the only link with a route.")
+        == "Traffic leaves by clat, translated IPv4 over wlan0 (Wi-Fi), the only link with a route."
+    )
     #expect(
       translated.contains(
         "  source    192.0.0.1, translated IPv4 (CLAT): this machine sends the packets by IPv6"))

@@ -6,7 +6,8 @@ import Testing
 
 @testable import ConndServer
 
-/// Translated IPv4 (K9), in a kernel that a test writes: by a tun link, or by the Wi-Fi link itself.
+/// Translated IPv4 (K9), in a kernel that a test writes: by a tun link, or by the Wi-Fi link
+/// itself.
 @Suite("Translated IPv4, in the loop")
 struct TranslationTests {
   enum Form: CaseIterable {
@@ -161,7 +162,7 @@ struct TranslationTests {
   }
 
   @Test(
-    "K9 W5 translated IPv4 is left for another link, and is another way itself",
+    "K9 W5 M2 translated IPv4 is left for another link, and is another way itself",
     arguments: Form.allCases)
   func otherWay(form: Form) throws {
     for isDefault in [true, false] {
@@ -177,6 +178,14 @@ struct TranslationTests {
       }.get()
       #expect(way.isAllowed, "\(way)")
       #expect(way.path?.interface == (isDefault ? "eth1" : form == .link ? "clat" : "wlan0"))
+      for link: UInt32 in [form == .link ? 5 : 4, 6] {
+        var bound = destination
+        bound.outLink = link
+        let objection = try loop.loop.ask { queries throws(KernelUnavailable) in
+          try queries.reader.objection(toUsing: bound, queries.view)
+        }.get()
+        #expect(objection == nil)
+      }
     }
   }
 }

@@ -28,9 +28,14 @@ struct TranslatedIPv4Tests {
     #expect((facts.firstTunnel != nil) == (!isTranslated && facts.links[0].isTunnel))
   }
 
-  @Test("K9 an address of another link → not translated")
+  @Test("K9 an address of another link, or an IPv4 gateway → not translated")
   func elsewhere() {
     var facts = Self.facts(nil, from: "192.0.0.2")
+    facts.answer = .route(Route(outLink: 7, gateway: "fe80::1", source: "192.0.0.2"))
+    #expect(facts.isTranslated)
+    facts.answer = .route(Route(outLink: 7, gateway: "192.0.0.1", source: "192.0.0.2"))
+    #expect(!facts.isTranslated)
+    facts = Self.facts(nil, from: "192.0.0.2")
     facts.source = nil
     #expect(!facts.isTranslated)
   }
@@ -131,7 +136,8 @@ struct TranslatedIPv4Tests {
       Address(address, prefixLength: 64, link: link, flags: flags)
     }
     func route(
-      _ address: IPAddress, _ length: Int, via gateway: IPAddress? = "fe80::1", over link: UInt32 = 3
+      _ address: IPAddress, _ length: Int, via gateway: IPAddress? = "fe80::1",
+      over link: UInt32 = 3
     ) throws -> KernelEvent {
       let prefix = try #require(IPPrefix(address, length: length))
       return .routeRemoved(
