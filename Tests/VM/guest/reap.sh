@@ -78,10 +78,11 @@ echo "# Yama"
 program='import socket
 connections = [socket.create_connection(("'$server'", 7)) for _ in range(2)]
 print("open", flush=True)
-try:
-    connections[0].recv(1)
-except OSError as error:
-    print("ended", error.strerror, flush=True)'
+for connection in connections:
+    try:
+        connection.recv(1)
+    except OSError as error:
+        print("ended", error.strerror, flush=True)'
 for scope in 0 1 2; do
     check "kernel.yama.ptrace_scope is set to $scope" sysctl -w kernel.yama.ptrace_scope=$scope
     setpriv --reuid=65534 --regid=65534 --clear-groups connctl run --guard -- python3 -c "$program" >/run/guarded 2>/run/guarding &
@@ -95,7 +96,7 @@ for scope in 0 1 2; do
         kill $guarding
     else
         check "R4 ptrace_scope is $scope, the cable is pulled → the program's connection ends" within 60 told /run/guarded '^ended'
-        check "R6 ptrace_scope is $scope → connctl reports each end" is 2 grep -c 'the other path is by wwan0; disconnected' /run/guarding
+        check "R6 ptrace_scope is $scope → connctl reports each end" within 60 is 2 grep -c 'the other path is by wwan0; disconnected' /run/guarding
     fi
     wait $guarding
     recover
