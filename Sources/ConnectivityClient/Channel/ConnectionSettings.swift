@@ -24,7 +24,8 @@ struct ConnectionSettings: Sendable {
     guard let address, self.config.socket.guardsLoopback || !address.isLoopback else {
       return false
     }
-    return self.config.assist != .never && self.config.interface == nil && self.config.mark ?? 0 == 0
+    return self.config.assist != .never && self.config.interface == nil
+      && self.config.mark ?? 0 == 0
   }
 
   private static func registry() -> NameResolverRegistry {

@@ -43,7 +43,7 @@ public final class DiscretionaryTask: Sendable {
     /// The networks that the work may use, in addition to the monitor's rules.
     public var access: NetworkAccess = .inexpensive
     /// The monitor of the path to use: the system's path, or the path to one destination
-    /// (`PathMonitor.init(destination:mark:access:socket:)`).
+    /// (`PathMonitor.init(destination:mark:via:access:socket:logger:)`).
     public var monitor = PathMonitor()
     /// How long the work may be held back, from the start of its run, in the machine's uptime.
     /// After that time, work that has to wait ends with ``ExpiredError``, also at a later safe

@@ -65,7 +65,8 @@ public final class SocketGuard: Sendable {
     }
   }
 
-  /// The events of the connection. Each access is a new subscription. The events end when the
+  /// The events of the connection. Each access is a new subscription. The first one has all events
+  /// since the beginning, and later ones begin with the present state. The events end when the
   /// connection is no longer guarded. The connection is guarded as long as a task reads.
   public var events: ConnectionEvents { ConnectionEvents(self.core.events(), of: self) }
 
@@ -96,6 +97,8 @@ private final class Core: Sendable {
   private struct State {
     var news = ConnectionNews()
     var observers = Observers<ConnectionEvent>()
+    /// The events since the beginning, for the first reader.
+    var events: AsyncStream<ConnectionEvent>?
     var flow: ConnectionGuard?
     /// The link of the first path.
     var link: UInt32?
@@ -108,11 +111,15 @@ private final class Core: Sendable {
 
   init(_ config: SocketGuard.Config, _ socket: ConnectedSocket) {
     (self.config, self.socket) = (config, socket)
-    self.state = Mutex(State(outages: OutageOptions(isEnabled: config.shortensOutages)))
+    var state = State(outages: OutageOptions(isEnabled: config.shortensOutages))
+    state.events = state.observers.add(first: []).0
+    self.state = Mutex(state)
   }
 
-  /// Returns a stream of the present state, and then the events until the end of the guard.
+  /// Returns a stream of the events since the beginning for the first reader, and of the present
+  /// state and the next events for others. It lasts until the end of the guard.
   func events() -> AsyncStream<ConnectionEvent> {
+    if let first = self.state.withLock({ $0.events.take() }) { return first }
     let (events, observer, isOver) = self.state.withLock { state in
       let (events, observer) = state.observers.add(first: state.news.summary)
       return (events, observer, state.isOver)

@@ -41,7 +41,10 @@ struct SocketGuardTests {
       let connection = try Connection()
       let watch = try self.guarded(connection, network, shutsDown: shutsDown)
       var events = watch.events.makeAsyncIterator()
-      guard case .pathChanged(let path) = await events.next() else { Issue.record("no path"); return }
+      guard case .pathChanged(let path) = await events.next() else {
+        Issue.record("no path")
+        return
+      }
       #expect(path.interface == "wlan0")
       #expect(!connection.hasEnded)
       network.become(.cellular)
