@@ -81,7 +81,7 @@ struct TranslationTests {
     let path = self.path(loop)
     #expect(path.chain.map(\.name) == (form == .link ? ["clat", "wlan0"] : ["wlan0"]))
     #expect(path.status == .satisfied && path.medium == .wifi && path.guessedLinks == 0)
-    #expect(path.costsMoney == false)
+    #expect(path.isExpensive == false)
     #expect(loop.loop.engine.snapshot.status.category == .wifi)
     let listed = try loop.loop.ask { queries throws(KernelUnavailable) in
       try queries.listLinks()

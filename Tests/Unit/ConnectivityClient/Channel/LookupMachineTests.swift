@@ -95,7 +95,7 @@ struct LookupMachineTests {
   func over() {
     var machine = LookupMachine<Int>()
     #expect(!machine.hasBegun)
-    _ = machine.handle(.begin)
+    _ = machine.handle(.begin(isSettling: false))
     _ = machine.handle(.ended(1, .failure(CancellationError())))
     #expect(machine.hasBegun && !machine.isSearching)
   }
@@ -121,7 +121,7 @@ struct LookupMachineTests {
     func starts(_ actions: [LookupMachine<String>.Action]) -> Int {
       actions.count { if case .start = $0 { true } else { false } }
     }
-    var started = starts(machine.handle(.begin))
+    var started = starts(machine.handle(.begin(isSettling: false)))
     for _ in 0..<20 { started += starts(machine.handle(.changed)) }
     #expect(started == LookupMachine<String>.maxLookups)
     #expect(machine.handle(.settled).isEmpty)
