@@ -17,7 +17,9 @@ extension KernelPath: CustomStringConvertible {
     if let gateway = self.gateway { text += " via \(gateway)" }
     if self.isMetered { text += ", expensive" }
     if self.isCostUnknown { text += ", of unknown cost" }
-    if self.isConstrained { text += ", constrained" }
+    if self.isConstrained {
+      text += self.constraint == .ultra ? ", ultra-constrained" : ", constrained"
+    }
     return "satisfied, \(text)"
   }
 }

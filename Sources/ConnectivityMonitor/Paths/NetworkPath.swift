@@ -114,6 +114,9 @@ extension NetworkPath {
   public var isExpensive: Bool? { self.path?.isExpensive }
   /// Whether the user asked to save data.
   public var isConstrained: Bool { self.path?.isConstrained ?? false }
+
+  /// How far programs should save data. `ultra` is a satellite's link or 2G.
+  public var constraint: ConstraintLevel { self.path?.constraint ?? .none }
   /// The medium of the lowest link of the path, or `unknown` without a path.
   public var medium: NetworkMedium { self.path?.medium ?? .unknown }
   /// The name of the outgoing link, the top of a stack, or `nil` without a path. Also set if the
@@ -187,7 +190,9 @@ extension NetworkPath: CustomStringConvertible {
     if self.supportsIPv4 { parts.append("ipv4") }
     if self.supportsIPv6 { parts.append("ipv6") }
     if self.isExpensive == true { parts.append("expensive") }
-    if self.isConstrained { parts.append("constrained") }
+    if self.isConstrained {
+      parts.append(self.constraint == .ultra ? "ultra-constrained" : "constrained")
+    }
     return parts.joined(separator: ", ")
   }
 }
