@@ -36,7 +36,7 @@ sudo := $(if $(filter 0,$(shell id -u)),,$(if $(shell command -v sudo),sudo,dev/
 # library is loaded from the directory of the program.
 # The programs export no symbols and have packed relocations. Otherwise the runtime would fill their
 # dynamic symbol tables, and the loader would make 8 MB of tables resident.
-release := dev/swift build --configuration release --static-swift-stdlib --disable-local-rpath -Xswiftc -cross-module-optimization \
+release := dev/swift build --configuration release -Xcc -DCONND_RELEASE --static-swift-stdlib --disable-local-rpath -Xswiftc -cross-module-optimization \
     -Xswiftc -enforce-exclusivity=unchecked \
     -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=connd -Xcc -ffile-prefix-map=$(CURDIR)=connd \
     -Xswiftc -use-ld=lld -Xlinker --no-export-dynamic -Xlinker -z -Xlinker pack-relative-relocs -Xlinker -z -Xlinker now

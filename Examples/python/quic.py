@@ -38,26 +38,20 @@ class Guard:
     def __init__(self, protocol, remote, connd=CONND):
         self._protocol = protocol
         self._flow = pb.Flow(id=1, remote=remote[0], remote_port=remote[1], protocol=UDP, migrates=True)
-        self._requests = asyncio.Queue(maxsize=4)
-        self._in_doubt = False
+        self._is_lost = False  # whether the next path is the one to move to
+        self.answered = asyncio.Event()
         self._connd = connd
         self._task = asyncio.create_task(self._follow())
 
     def close(self):
         self._task.cancel()
 
-    def heard(self):
-        """Call it for each packet from the peer. Only what is heard in doubt matters to connd."""
-        if self._in_doubt and self._requests.empty():
-            self._requests.put_nowait(pb.GuardRequest(heard=pb.FlowHeard(id=1)))
-
     async def _follow(self):
         async with grpc.aio.insecure_channel(f"unix:{self._connd}") as channel:
             while True:
-                self._requests = asyncio.Queue(maxsize=4)
-                self._requests.put_nowait(pb.GuardRequest(add=self._flow))
-                call = rpc.ConnectivityStub(channel).Guard(self._next_requests(), wait_for_ready=True)
+                call = rpc.ConnectivityStub(channel).Guard(wait_for_ready=True)
                 try:
+                    await call.write(pb.GuardRequest(add=self._flow))
                     async for answer in call:
                         if answer.network_namespace in (0, NAMESPACE):
                             self._heed(answer)
@@ -65,31 +59,26 @@ class Guard:
                     logging.info("connd is gone")
                 await asyncio.sleep(1)
 
-    async def _next_requests(self):
-        while True:
-            yield await self._requests.get()
-
     def _heed(self, answer):
         # If connd restarts, this tells it what it last reported about the flow, and when.
         self._flow.since_generation = answer.generation
         event = answer.WhichOneof("event")
         if event == "path":
-            path, was_in_doubt = answer.path, self._in_doubt
-            self._in_doubt = False
-            self._flow.known_path.CopyFrom(path)
-            if was_in_doubt and path.status == pb.PATH_STATUS_SATISFIED:
-                self._move(path)
-            elif not was_in_doubt:
-                logging.info("guarded over %s", path.interface or "no link")
+            self._flow.known_path.CopyFrom(answer.path)
+            self.answered.set()
+            if self._is_lost and answer.path.status == pb.PATH_STATUS_SATISFIED:
+                self._move(answer.path)
+            elif not self._is_lost:
+                logging.info("guarded over %s", answer.path.interface or "no link")
         elif event == "invalidation":
             invalidation = answer.invalidation
             self._flow.known_path.CopyFrom(invalidation.path)
-            satisfied = invalidation.path.status == pb.PATH_STATUS_SATISFIED
-            self._in_doubt = not (invalidation.migrate and satisfied)
             reason = pb.InvalidationReason.Name(invalidation.reason).removeprefix("INVALIDATION_REASON_")
             logging.info("%s%s", reason, ": migrate" if invalidation.migrate else "")
-            if not self._in_doubt:
+            if invalidation.migrate and invalidation.path.status == pb.PATH_STATUS_SATISFIED:
                 self._move(invalidation.path)
+            elif invalidation.migrate:
+                self._is_lost = True
             elif invalidation.severity == pb.INVALIDATION_SEVERITY_DESTROY:
                 self._protocol.close()
         elif event == "refused":
@@ -99,6 +88,7 @@ class Guard:
         """Sends a packet on the new path, so that the peer learns of it (RFC 9000, section 9.2). A
         connection id that has not been used hides from observers that it is the same connection
         (section 9.5)."""
+        self._is_lost = False
         logging.info("moves to %s over %s", path.source, path.interface)
         self._protocol.change_connection_id()
         asyncio.ensure_future(self._protocol.ping())
@@ -107,15 +97,9 @@ class Guard:
 class Client(QuicConnectionProtocol):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
-        self.guard = None
         self.received, self.is_over = 0, asyncio.Event()
         self._last = None
         self.longest_pause = 0.0
-
-    def datagram_received(self, data, address):
-        if self.guard:
-            self.guard.heard()
-        super().datagram_received(data, address)
 
     def quic_event_received(self, event):
         if isinstance(event, StreamDataReceived):
@@ -167,12 +151,16 @@ async def run_server(host, port):
 async def run_client(host, port, size, idle):
     configuration = QuicConfiguration(is_client=True, alpn_protocols=["quic.py"], verify_mode=0, idle_timeout=idle)
     async with connect(host, port, configuration=configuration, create_protocol=Client) as client:
-        client.guard = Guard(client, (host, port))
+        guard = Guard(client, (host, port))
+        try:
+            await asyncio.wait_for(guard.answered.wait(), 5)
+        except asyncio.TimeoutError:
+            logging.info("not guarded")
         reader, writer = await client.create_stream()
         writer.write(str(size).encode())
         writer.write_eof()
         await client.is_over.wait()
-        client.guard.close()
+        guard.close()
         logging.info("received %d of %d bytes, longest pause %.3f s", client.received, size, client.longest_pause)
         return 0 if client.received == size else 1
 

@@ -130,7 +130,7 @@ int clinux_receive_datagrams(int socket, void *buffer, size_t part, unsigned cou
 }
 
 // dev/note-version writes it. Only this file depends on it, so that a commit costs no build.
-#if __has_include("built-version.h")
+#ifdef CONND_RELEASE
 #include "built-version.h"
 #else
 #define BUILT_VERSION ""

@@ -146,6 +146,6 @@ struct clinux_datagram {
 int clinux_receive_datagrams(int socket, void *buffer, size_t part, unsigned count,
                              struct clinux_datagram *datagrams);
 
-/// The version that `make release` has written, with the commit: `0.1.0~git20261128101500.5f696ff`.
+/// The version with the commit, as `make release` writes it: `0.1.0~git20261128101500.5f696ff`.
 /// Empty in other builds.
 const char *clinux_built_version(void);

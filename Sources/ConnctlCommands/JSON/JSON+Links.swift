@@ -32,7 +32,7 @@ extension JSON {
       "alternativeNames": .array(link.alternativeNames.map { .string($0) }),
     ]
     return object.appending(quality).appending(
-      .constraint(ConstraintLevel(link.constraintLevel)))
+      .constraint(link.constraint))
   }
 
   /// Returns ModemManager's data about a link.

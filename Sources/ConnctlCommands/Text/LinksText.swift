@@ -61,6 +61,10 @@ extension Connectivity_V1_Modem {
 }
 
 extension Connectivity_V1_Link {
+  var constraint: ConstraintLevel {
+    ConstraintLevel(self.constraintLevel, isConstrained: self.constrained)
+  }
+
   /// Whether this is the link's name or an alternative name.
   func isNamed(_ name: String) -> Bool { ([self.name] + self.alternativeNames).contains(name) }
 
@@ -72,7 +76,7 @@ extension Connectivity_V1_Link {
       text.split(separator: "/").first.flatMap { IPAddress(String($0)) }?.isOfTranslator == true
     }
     return [
-      self.expensive ? "metered" : nil, ConstraintLevel(self.constraintLevel).word, network,
+      self.expensive ? "metered" : nil, self.constraint.word, network,
       hasTranslated && self.isTranslator ? "translated IPv4" : nil,
     ]
     .compactMap { $0 } + (self.hasModem ? self.modem.text(withSignal: withSignal) : [])
@@ -81,7 +85,7 @@ extension Connectivity_V1_Link {
 
   /// Whether the link may translate IPv4 to IPv6. An `ip6tnl` link with such an address is
   /// DS-Lite's.
-  var isTranslator: Bool { Medium(self.medium) != .tunnel || self.kind == "tun" }
+  var isTranslator: Bool { NetworkMedium(self.medium) != .tunnel || self.kind == "tun" }
 
   /// The text `alias enx020000000001`, or `nil` if the link has no other name.
   var alternativeNameText: String? {

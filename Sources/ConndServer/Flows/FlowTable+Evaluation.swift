@@ -136,11 +136,17 @@ extension FlowTable {
       self.verdict = self.machine.pendingVerdict
     }
 
-    /// Whether the client has heard from the flow's peer since the change behind a verdict.
+    /// Whether the client has heard from the flow's peer since the flow is in doubt. A connection
+    /// that can migrate moves instead.
     func isSpared(from verdict: FlowTracker.Verdict) -> Bool {
-      guard verdict.isRefutable, let heard = self.flow.heard else { return false }
-      return heard > self.step.time ?? self.machine.inDoubtSince ?? heard
+      guard verdict.isRefutable, !self.flow.flow.migrates, let heard = self.flow.heard,
+        let doubt = self.machine.inDoubtSince
+      else { return false }
+      return heard > doubt.advanced(by: Self.maxInFlight)
     }
+
+    /// How long packets that were sent before a change may arrive after it: the longest wait of E1.
+    private static let maxInFlight = Duration.milliseconds(100)
 
     /// Returns why the flow is not viable. If its socket decided, this is the cause of the socket's
     /// query.
@@ -188,18 +194,23 @@ extension FlowTable {
     for action in actions {
       switch action {
       case .end(let verdict) where examination.isSpared(from: verdict):
-        var advice = verdict
-        advice.severity = .advise
-        event = .invalidation(advice, examination.cause(of: verdict), shown)
-      case .end(let verdict):
+        // The next change judges it again.
+        self.remove(flow.key)
+        self.guardAnew(flow.flow, flow.key, of: flow.account, on: examination.flowPath)
+        return (.path(shown), false)
+      case .end(var verdict):
         self.remove(flow.key)
         // The client is notified even if this lookup fails.
-        let path = try? self.pathForNew(flow, reader)
-        let end = FlowEvent.invalidation(
-          verdict, examination.cause(of: verdict), path?.shown ?? .unknown)
-        guard flow.flow.migrates, verdict.isMigration, let path else { return (end, false) }
-        self.move(flow.flow, flow.key, of: flow.account, to: path)
-        return (end.asMigration, false)
+        let path =
+          (try? self.pathForNew(flow, reader)) ?? FlowPath(unknownTo: flow.flow.destination)
+        let isForbidden = flow.flow.forbids(path.judged)
+        if flow.flow.migrates, verdict.isMigration, !isForbidden {
+          self.guardAnew(flow.flow.migrated, flow.key, of: flow.account, on: path)
+          let end = FlowEvent.invalidation(verdict, examination.cause(of: verdict), path.shown)
+          return (end.asMigration, false)
+        }
+        if flow.flow.migrates, isForbidden { verdict.reason = .policy }
+        return (.invalidation(verdict, examination.cause(of: verdict), path.shown), false)
       case .report(let verdict):
         event = .invalidation(verdict, examination.cause(of: verdict), shown)
       case .betterPathGone: event = .betterPathGone(shown)
@@ -213,9 +224,10 @@ extension FlowTable {
     return (event, actions.contains(.askPeer))
   }
 
-  /// Guards a flow on the path to which its connection moves (I12).
-  mutating func move(_ flow: Flow, _ key: Key, of account: Account, to path: FlowPath) {
-    let tracker = FlowTracker(flow.migrated, on: path.judged, network: path.network)
+  /// Guards a flow as if it had been made now on a path: that to which its connection moves (I12),
+  /// or that on which its peer was heard.
+  mutating func guardAnew(_ flow: Flow, _ key: Key, of account: Account, on path: FlowPath) {
+    let tracker = FlowTracker(flow, on: path.judged, network: path.network)
     self.insert(key, of: account, FlowMachine(tracker), reported: path.shown)
   }
 

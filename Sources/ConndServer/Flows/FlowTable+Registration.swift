@@ -54,7 +54,7 @@ extension FlowTable {
     case .heard:
       // A TCP socket is evidence itself.
       if let flow = self.entries[key], !flow.flow.namesSocket { flow.heard = now }
-      return .answer(.unchanged)
+      return .answer(.handled)
     }
   }
 
@@ -180,8 +180,8 @@ extension FlowTable {
         since?.cause
           ?? ChangeCause(.registration, "diedBefore", interface: made.interface, learntLate: true),
         path.shown)
-      guard flow.migrates, verdict.isMigration else { return end }
-      self.move(flow, registration.key, of: account, to: path)
+      guard flow.migrates, verdict.isMigration, !flow.forbids(path.judged) else { return end }
+      self.guardAnew(flow.migrated, registration.key, of: account, on: path)
       return end.asMigration
     case .report(let verdict):
       self.insert(

@@ -130,6 +130,7 @@ struct GuardClients {
     guard let mailbox = self.mailboxes[key.mailbox] else { return }
     switch answer {
     case .unchanged: break
+    case .handled: mailbox.handled()
     case .removed: mailbox.removed(key.id)
     case .exceeds(let limit, let refusal):
       self.warn(of: limit, uid: request.registration?.flow.destination.uid ?? 0, at: now)

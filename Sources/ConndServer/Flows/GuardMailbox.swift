@@ -14,11 +14,15 @@ protocol FlowMailbox: Sendable {
   /// Notes that the client has removed a flow. The request needs no answer, and pending messages
   /// about the flow are obsolete.
   func removed(_ flow: UInt64)
+  /// Notes that a request needs no answer.
+  func handled()
   /// Ends the mailbox because the client has disconnected or connd is stopping.
   func finish()
 }
 
 extension FlowMailbox {
+  func handled() {}
+
   func answer(_ id: UInt64, _ event: FlowEvent, generation: UInt64) {
     self.post([.init(id: id, event: event, generation: generation, isAnswer: true)])
   }
@@ -190,6 +194,15 @@ final class GuardMailbox: FlowMailbox {
     asking?.resume()
   }
 
+  func handled() {
+    let asking = self.state.withLock { state in
+      self.release(1, &state)
+      defer { state.asking = nil }
+      return state.asking
+    }
+    asking?.resume()
+  }
+
   /// Waits while the condition holds, until the continuation is resumed or the task is cancelled.
   private func wait(
     _ place: any WritableKeyPath<State, CheckedContinuation<Void, Never>?> & Sendable,
@@ -240,6 +253,11 @@ extension GuardMailbox.Message {
       (.invalidation(var invalidation), .betterPathGone(let path)):
       invalidation.path = path
       return self.with(.invalidation(invalidation), later.generation)
+    // A move says more than what led to it, and later advice does not undo it (I12).
+    case (.invalidation(let invalidation), .invalidation(var other))
+    where invalidation.migrates || other.migrates:
+      if other.severity != .destroy { (other.severity, other.migrates) = (.advise, true) }
+      return self.with(.invalidation(other), later.generation)
     case (.invalidation(var invalidation), .invalidation(let other))
     where invalidation.severity > other.severity:
       invalidation.path = other.path

@@ -48,6 +48,8 @@ enum GuardAnswer: Sendable {
   /// The request exceeds the limit with this name.
   case exceeds(limit: String, FlowRefusal)
   case removed
-  /// The client already has this answer, as a path that is unknown, or needs none.
+  /// The request needs no answer.
+  case handled
+  /// The client already has this answer: the path is unknown.
   case unchanged
 }

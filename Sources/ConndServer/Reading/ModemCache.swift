@@ -10,6 +10,9 @@ import ConnectivityRules
 struct ModemCache {
   /// The current links of ModemManager, by name.
   private var links: [String: ModemLink] = [:]
+  /// The last known technology of each modem, by the name of its link. ModemManager names none for
+  /// a moment when the modem looks for a network.
+  private var generations: [String: MobileGeneration] = [:]
   /// The links that ModemManager has ever named, each with its last known operator. The cost of
   /// that operator's network applies until another operator is known.
   private var known: [UInt32: MobileOperator?] = [:]
@@ -44,8 +47,10 @@ struct ModemCache {
       if old.isSuspended != new.isSuspended {
         return ModemChange(new.isSuspended ? .suspended : .resumed, name)
       }
-      // An unknown technology does not count as a change.
-      if old.isSlow != new.isSlow, old.generation != nil, new.generation != nil {
+      let last = self.generations[name]
+      if ModemLink(generation: new.generation ?? last).isSlow
+        != ModemLink(generation: last).isSlow
+      {
         return ModemChange(.technologyChanged, name)
       }
       // An operator that is temporarily unknown does not count as a change.
@@ -58,10 +63,17 @@ struct ModemCache {
   var roaming: Set<String> { Set(self.links.lazy.filter(\.value.isRoaming).map(\.key)) }
 
   /// Replaces the links of ModemManager.
-  mutating func update(to links: [String: ModemLink]) { self.links = links }
+  mutating func update(to links: [String: ModemLink]) {
+    self.links = links
+    self.generations = self.generations.filter { links[$0.key] != nil }
+      .merging(links.compactMapValues(\.generation)) { $1 }
+  }
 
   /// Replaces one link of ModemManager.
-  mutating func update(_ interface: String, to link: ModemLink?) { self.links[interface] = link }
+  mutating func update(_ interface: String, to link: ModemLink?) {
+    self.links[interface] = link
+    self.generations[interface] = link.flatMap { $0.generation ?? self.generations[interface] }
+  }
 
   /// Returns a link with the known facts about its modem.
   mutating func describe(_ facts: LinkFacts) -> LinkFacts {
@@ -86,6 +98,7 @@ struct ModemCache {
     let before = self.known[index]
     if var modem = self.links[facts.link.name] {
       modem.mobileOperator = modem.mobileOperator ?? before ?? nil
+      modem.generation = modem.generation ?? self.generations[facts.link.name]
       if self.known.count >= Self.maxModems { self.known = [:] }
       self.known.updateValue(modem.mobileOperator, forKey: index)
       facts.modem = modem

@@ -8,7 +8,7 @@ internal import GRPCNIOTransportHTTP2Posix
 struct AttemptProgress {
   typealias Addresses = Resolution.Addresses
 
-  /// The addresses that were tried before the resolver answered.
+  /// The addresses that are being tried since before the resolver answered.
   var tried: Addresses = []
   /// The number of races that have not ended.
   var races = 0
@@ -32,6 +32,8 @@ struct AttemptProgress {
   mutating func ended(_ tries: [Channel.Try]) {
     self.races -= 1
     self.tries += tries
+    // Failed addresses may be tried again.
+    if self.races == 0 { self.tried = [] }
   }
 
   /// The result of the attempt, or `nil` if it goes on.

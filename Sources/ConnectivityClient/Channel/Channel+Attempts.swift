@@ -71,7 +71,7 @@ extension Channel {
 
   private enum Part: Sendable {
     case resolved(Result<Addresses, RPCError>)
-    /// The name was not resolved in time after a change (C5).
+    /// The name was not resolved within ``maxLookupTime``.
     case slow
     case raced([Try])
     case otherWayEnded
@@ -104,11 +104,9 @@ extension Channel {
         }
       }
       watch(former)
-      if !former.isEmpty, LookupThreads.shared.isSettling {
-        group.addTask {
-          try? await self.settings.eventLoop.sleep(for: Self.maxLookupTime)
-          return .slow
-        }
+      group.addTask {
+        try? await self.settings.eventLoop.sleep(for: Self.maxLookupTime)
+        return .slow
       }
       group.addTask {
         do throws(RPCError) {
@@ -131,11 +129,16 @@ extension Channel {
             group.addTask { .raced(await race(new)) }
           }
         case .resolved(.failure(let error)): progress.failure = error
-        case .slow where !progress.isResolved:
+        case .slow where progress.isResolved: continue
+        case .slow:
+          self.update { state in
+            state.isSearchSlow = true
+            return state.waitingForPath()
+          }
+          guard !former.isEmpty, LookupThreads.shared.isSettling else { continue }
           progress.tried = former
           progress.races += 1
           group.addTask { .raced(await race(former)) }
-        case .slow: continue
         case .raced(let tries): progress.ended(tries)
         case .otherWayEnded: continue
         }
@@ -148,8 +151,9 @@ extension Channel {
     return try result.get()
   }
 
-  /// How long a lookup after a change may take before the name's last addresses are tried beside
-  /// it. The delay of RFC 8305 between two attempts.
+  /// How long a lookup may take before waiting callers learn that no path exists (C4), and, after a
+  /// change, the name's last addresses are tried beside it (C5). The delay of RFC 8305 between two
+  /// attempts.
   private static let maxLookupTime = Duration.milliseconds(250)
 
   /// An event while addresses are tried.

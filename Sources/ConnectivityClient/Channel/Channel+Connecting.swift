@@ -202,17 +202,20 @@ extension Channel {
   /// Lets calls use a connection that is ready, and gives up the attempts that were slower.
   private func use(_ connection: Connection, by choice: LinkChoice, _ hub: GuardHub) async {
     let id = connection.id
-    typealias Losers = (others: [Connection], guards: [ConnectionGuard], isBesideStalled: Bool)
+    typealias Losers = (
+      others: [Connection], guards: [ConnectionGuard], resolver: ResolverWatch?,
+      isBesideStalled: Bool
+    )
     let losers = self.update { state -> ([ChannelMachine.Action], Losers?) in
       state.attempts[connection.serial] = nil
       guard state.machine.isConnecting(id) else { return ([], nil) }
       state.connections[id] = connection
       state.events.yield(state.news.begin(on: connection.path))
       let losers = (
-        state.takeAttempts { $0.id == id }, state.guards,
+        state.takeAttempts { $0.id == id }, state.guards, state.resolver,
         state.machine.silentConnection(beside: id)?.stalledSince != nil
       )
-      state.guards = []
+      (state.guards, state.resolver) = ([], nil)
       return (state.machine.connected(id), losers)
     }
     // Another address was faster, or the network changed and another attempt may be running.

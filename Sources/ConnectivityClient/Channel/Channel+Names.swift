@@ -13,22 +13,34 @@ extension Channel {
   ) async throws(RPCError) -> Resolution.Addresses {
     let search = self.names.search()
     let mayBegin = self.state.withLock { state in
-      if state.machine.isConnecting(id) { state.search = search }
+      if state.machine.isConnecting(id) { (state.search, state.isSearchSlow) = (search, false) }
       return state.machine.isConnecting(id)
     }
     guard mayBegin else { throw ChannelMachine.shutdownError }
     defer { self.state.withLock { if $0.search === search { $0.search = nil } } }
-    if self.names.needsNetwork { await self.followResolver(id, hub) }
+    let flows = self.names.needsNetwork ? await self.followResolver(id, hub) : []
     let addresses = try await search.addresses(
       within: duration, after: LookupThreads.shared.lastChange)
-    self.follow([])
+    self.unfollow(flows)
     return addresses
+  }
+
+  /// Stops following what a lookup needs, but not the paths of addresses that have failed
+  /// meanwhile.
+  private func unfollow(_ flows: [ConnectionGuard]) {
+    let resolver = self.state.withLock { state in
+      state.guards.removeAll { known in flows.contains { $0 === known } }
+      defer { state.resolver = nil }
+      return state.resolver
+    }
+    withExtendedLifetime(resolver) {}
+    for flow in flows { flow.end() }
   }
 
   /// Follows the default paths, which route to DNS servers, and the DNS configuration: a change may
   /// make a name resolvable. Returns when connd has answered, so that no change is missed
   /// afterwards.
-  private func followResolver(_ id: UInt64, _ hub: GuardHub) async {
+  private func followResolver(_ id: UInt64, _ hub: GuardHub) async -> [ConnectionGuard] {
     // A family whose path is not known yet may have one.
     self.state.withLock { state in
       state.pathsOfSearch = [:]
@@ -43,9 +55,13 @@ extension Channel {
       if state.machine.isConnecting(id) { state.resolver = resolver }
       return state.machine.isConnecting(id)
     }
-    guard isWanted else { return self.follow([]) }
+    guard isWanted else {
+      self.follow([])
+      return []
+    }
     for flow in flows { _ = await flow.answer(within: Self.maxWait) }
     await resolver.hasBegun()
+    return flows
   }
 
   /// How long a lookup waits for connd (C7), which usually answers within a millisecond.

@@ -42,6 +42,8 @@ final class Channel: Sendable {
     var resolver: ResolverWatch?
     /// The current search for addresses.
     var search: NameSearch?
+    /// Whether the search takes long, so that it seems to need the network.
+    var isSearchSlow = false
     /// The default paths of each family, while a name is resolved. They lead to its DNS servers.
     var pathsOfSearch: [IPAddress: KernelPath] = [:]
     /// Measures how long it takes to connect again.
@@ -270,7 +272,7 @@ extension Channel.State {
   /// paths of all families count, by which the name is resolved.
   var hasNoPath: Bool {
     let paths =
-      self.attempts.isEmpty && self.search != nil
+      self.attempts.isEmpty && self.search != nil && self.isSearchSlow
       ? self.pathsOfSearch.values.map { $0 } : self.attempts.values.map(\.path)
     return !paths.isEmpty
       && paths.allSatisfy { $0?.status == .unsatisfied || $0?.status == .requiresConnection }

@@ -27,6 +27,8 @@ final class LookupThreads: Sendable {
   private struct Lookup {
     var name: Name
     var waiters: [UInt64: @Sendable (Answer) -> Void] = [:]
+    /// When it got its thread.
+    var start: ContinuousClock.Instant?
   }
 
   /// A lookup that gets a thread, which counts as of the current epoch.
@@ -59,6 +61,9 @@ final class LookupThreads: Sendable {
 
   /// Channels learn of one change of a path within this time. A guess: 200 channels take 15 ms.
   private static let samePathChange = Duration.milliseconds(50)
+  /// A lookup that started longer ago than this may have started before a change that a channel
+  /// learns of now.
+  private static let maxNotice = Duration.milliseconds(1)
   /// The threads of a flapping network, as a multiple of the limit.
   private static let maxEpochs = 4
 
@@ -81,19 +86,20 @@ final class LookupThreads: Sendable {
   ///   receive, or `nil` for a change of a path.
   func changed(_ generation: UInt64?, now: ContinuousClock.Instant = .now) {
     let starts = self.state.withLock { state in
-      let isKnown =
-        if let generation {
-          generation <= state.lastGeneration
-        } else {
-          state.lastChange.map { now - $0 < Self.samePathChange } ?? false
-        }
-      if isKnown { return [] as [Start] }
+      if let generation, generation <= state.lastGeneration { return [] as [Start] }
+      let waiting = Set(state.queue)
+      state.joinable = state.joinable.filter { _, lookup in
+        if waiting.contains(lookup) { return true }
+        guard generation == nil, let start = state.lookups[lookup]?.start else { return false }
+        return now - start < Self.maxNotice
+      }
+      if generation == nil, let last = state.lastChange, now - last < Self.samePathChange {
+        return []
+      }
       state.lastGeneration = max(state.lastGeneration, generation ?? 0)
       (state.epoch, state.lastChange) = (state.epoch + 1, now)
       state.earlier += state.current
       state.current = 0
-      let waiting = Set(state.queue)
-      state.joinable = state.joinable.filter { waiting.contains($0.value) }
       return self.takeStartable(&state)
     }
     for start in starts { self.startThread(for: start) }
@@ -142,6 +148,7 @@ final class LookupThreads: Sendable {
       self.limit - state.current,
       self.limit * Self.maxEpochs - state.current - state.earlier)
     let starts = state.queue.prefix(max(0, free)).map { Start(lookup: $0, epoch: state.epoch) }
+    for start in starts { state.lookups[start.lookup]?.start = .now }
     state.queue.removeFirst(starts.count)
     state.current += starts.count
     return starts

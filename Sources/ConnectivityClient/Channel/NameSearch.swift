@@ -58,7 +58,9 @@ final class NameSearch: Sendable {
         }
         if let early { return waiter.resume(returning: early) }
         self.handle(.begin(isSettling: settling > .zero))
-        if settling > .zero { self.start(.settling, settling, then: .settled) }
+        if settling > .zero {
+          self.start(.settling, settling, then: .settled, unlessRunning: true)
+        }
         self.start(.limit, duration, then: .giveUp(Self.tooSlow))
       }
     } onCancel: {
@@ -84,11 +86,16 @@ final class NameSearch: Sendable {
 
   /// Starts a timer, which replaces an earlier one of its kind, unless the search is over.
   private func start(
-    _ kind: Timer, _ duration: Duration, then input: LookupMachine<Addresses>.Input
+    _ kind: Timer, _ duration: Duration, then input: LookupMachine<Addresses>.Input,
+    unlessRunning: Bool = false
   ) {
     let timer = Connector.shared.thread.timer(after: duration) { self.handle(input) }
     let obsolete = self.state.withLock { state in
-      state.machine.isSearching ? state.timers.updateValue(timer, forKey: kind) : timer
+      // A change that has come in the meantime has started a longer one.
+      guard state.machine.isSearching, !unlessRunning || state.timers[kind] == nil else {
+        return Optional(timer)
+      }
+      return state.timers.updateValue(timer, forKey: kind)
     }
     obsolete?.cancel()
   }

@@ -171,6 +171,13 @@ extension ConstraintLevel: ClosestWireEnum {
   }
 }
 
+extension ConstraintLevel {
+  /// - Parameter isConstrained: The field that a server without levels sets.
+  package init(_ level: Connectivity_V1_ConstraintLevel, isConstrained: Bool) {
+    self = isConstrained && level == .unspecified ? .constrained : Self(level)
+  }
+}
+
 extension LinkQuality: ClosestWireEnum {
   /// Messages omit this value.
   package static let unrecognized = Self.unknown

@@ -43,7 +43,7 @@ extension KernelPath {
       gateway: message.hasGateway ? try address(message.gateway, "gateway") : nil,
       table: message.hasTable ? message.table : nil,
       isExpensive: message.hasExpensive ? message.expensive : nil,
-      constraint: ConstraintLevel(message.constraintLevel))
+      constraint: ConstraintLevel(message.constraintLevel, isConstrained: message.constrained))
     self.guessedLinks = min(Int(message.guessedLinks), self.chain.count)
     if message.hasQuality { self.quality = LinkQuality(message.quality) }
     if message.hasObjection { self.objection = OtherWay.Reason(message.objection) }

@@ -32,9 +32,12 @@ package struct Flow: Hashable, Sendable {
   /// Whether the flow's owner can ask the peer on a path that the flow does not forbid (E4). A
   /// connection within this machine needs no question.
   package func canBeAsked(on path: KernelPath) -> Bool {
-    self.question != .none && path.medium != .loopback
-      && !(self.forbidsExpensive && path.isMetered)
-      && !(self.forbidsConstrained && path.isConstrained)
+    self.question != .none && path.medium != .loopback && !self.forbids(path)
+  }
+
+  /// Whether the flow must not use a path because of its cost (I8).
+  package func forbids(_ path: KernelPath) -> Bool {
+    self.forbidsExpensive && path.isMetered || self.forbidsConstrained && path.isConstrained
   }
 
   /// The flow after it has moved to another path. Its socket or its peer chooses the address.

@@ -95,7 +95,39 @@ extension FlowTableTests {
     table.examineOverdue(at: Instant(sinceStart: .seconds(1.5)))
     #expect(
       try self.evaluate(&table, at: 1.5)
-        == [isHeard ? "1 advise interfaceLost" : "1 destroy interfaceLost"])
+        == [isHeard ? "1 path none" : "1 destroy interfaceLost"])
     #expect(table.count == (isHeard ? 1 : 0))
+    guard isHeard else { return }
+    // The next change judges the flow again.
+    self.kernel.setState(of: 2, .noCarrier)
+    self.look(&table)
+    #expect(try self.evaluate(&table, at: 2) == ["1 destroy interfaceLost"])
+  }
+
+  @Test("E1 a packet from before the change arrives after it → the flow is not spared")
+  func heardLate() throws {
+    var table = FlowTable()
+    _ = try self.add(self.quic(1, migrates: false), to: &table)
+    self.leadNowhere()
+    self.look(&table)
+    _ = try self.evaluate(&table)
+    self.heard(1, &table, at: 0.05)
+    table.examineOverdue(at: Instant(sinceStart: .seconds(1.5)))
+    #expect(try self.evaluate(&table, at: 1.5) == ["1 destroy interfaceLost"])
+  }
+
+  @Test("I8 I12 the only other path is forbidden → the connection ends")
+  func forbiddenMove() throws {
+    try self.lead(by: 3, metric: 200)
+    self.policy = LinkPolicy([.init(match: "eth1", constraint: .constrained)])
+    var table = FlowTable()
+    var registration = self.quic(1)
+    registration.flow.forbidsConstrained = true
+    _ = try self.add(registration, to: &table)
+    self.kernel.routes.removeFirst()
+    self.kernel.setState(of: 2, .noCarrier)
+    self.look(&table)
+    #expect(try self.evaluate(&table) == ["1 destroy policy"])
+    #expect(table.count == 0)
   }
 }
