@@ -2467,10 +2467,10 @@ public struct Connectivity_V1_RemoveFlow: Message {
   }
 }
 
-/// The flow's peer was heard just now. Only for protocols other than TCP, with sockets that show
-/// connd nothing, and only useful while the flow is in doubt: connd then spares the flow at the end
-/// of its grace period. connd does not answer, and ignores an unknown flow, which it may have ended
-/// at the same time.
+/// The flow's peer has just acknowledged a packet that was sent after connd's advice. Only for flows
+/// of protocols other than TCP, with sockets that show connd nothing, and without `migrates`. connd
+/// spares the flow at the end of its grace period, and judges it again after the next change. connd
+/// does not answer, and ignores an unknown flow, which it may have ended at the same time.
 public struct Connectivity_V1_FlowHeard: Message {
   public var id: UInt64 = 0
 
@@ -2608,10 +2608,11 @@ public struct Connectivity_V1_FlowInvalidation: Message {
   public mutating func clearSocket() { self._socket.clear() }
   private var _socket = Nested<Connectivity_V1_SocketTestimony>()
 
-  /// The connection's path is lost, or should not be used any longer. The client moves the connection
-  /// to `path`: its source, over its link. If `path` is not satisfied, the client waits for the next
-  /// `path` of the flow. connd goes on guarding the flow under its id, without a local address: on the
-  /// path of a new connection. `severity` is ADVISE. Only for a flow with `migrates`.
+  /// The connection's path is lost, or should not be used any longer. The client moves the
+  /// connection to `path`: its source, over its link. If `path` is not satisfied, the client waits
+  /// for the next `path` of the flow. connd goes on guarding the flow under its id, without a local
+  /// address: on the path of a new connection. `severity` is ADVISE. Only for a flow with
+  /// `migrates`.
   public var migrate: Bool = false
 
   public init() {}
