@@ -193,6 +193,17 @@ struct FairRequestsTests {
     #expect(mailbox.waitingMessages == 0 && room.refusals == 0)
   }
 
+  @Test("D4 a client testifies often → its requests need no answers, and it may continue")
+  func testimony() async {
+    let room = Room(32 << 10)
+    let mailbox = room.mailbox(1, of: 1000)
+    for _ in 0..<2000 {
+      #expect(await mailbox.accept())
+      mailbox.handled()
+    }
+    #expect(room.refusals == 0)
+  }
+
   @Test("D4 a flow is removed → answers for other flows, and refusals, stay queued")
   func kept() async throws {
     let mailbox = GuardMailbox(1)
@@ -203,5 +214,25 @@ struct FairRequestsTests {
     mailbox.removed(1)
     let messages = try #require(await mailbox.next())
     #expect(messages.map(\.id) == [2, 1])
+  }
+
+  @Test("I12 the messages of a flow are merged → the move stays")
+  func mergedMove() async throws {
+    let mailbox = GuardMailbox(1)
+    for (severity, migrates) in [(.drain, false), (.advise, true), (.advise, false)]
+      as [(Invalidation.Severity, Bool)]
+    {
+      var invalidation = InvalidationError(
+        reason: .betterPath, severity: severity, cause: ChangeCause(.start, "started"), path: nil)
+      invalidation.migrates = migrates
+      mailbox.post([.init(id: 5, event: .invalidation(invalidation), generation: 1)])
+    }
+    // Beyond this number, messages are merged.
+    for id in 10..<400 as Range<UInt64> {
+      mailbox.post([.init(id: id, event: .path(.unknown), generation: 1)])
+    }
+    let messages = try #require(await mailbox.next())
+    let own = messages.filter { $0.id == 5 }.compactMap(\.event.invalidation)
+    #expect(own.map(\.migrates) == [true] && own.map(\.severity) == [.advise])
   }
 }
