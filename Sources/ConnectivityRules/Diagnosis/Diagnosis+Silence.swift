@@ -15,11 +15,18 @@ extension Diagnosis {
     let silent = survey.silentEnds
     guard !silent.isEmpty else { return Self.ofConnections(survey, facts) }
     let hosts = Set(silent.map(\.host))
-    if let diagnosis = Self.ofUser(survey, hosts, facts) { return diagnosis }
+    guard !survey.isResending else { return Self.undecided(silent, facts, "data is sent again") }
+    if let diagnosis = Self.ofUser(survey, facts) { return diagnosis }
     let isOnlyOnLink = hosts.allSatisfy { !survey.isBeyond($0) }
     let heard = survey.heardBeyond.union(survey.heardOnLink)
     let hasContrast = isOnlyOnLink ? !heard.isEmpty : !survey.heardBeyond.isEmpty
     guard hasContrast || !survey.heardByOther.isEmpty else { return nil }
+    // The only contrast may be a DNS server that loses queries, too.
+    if hosts.count >= SocketCensus.minHosts, survey.heardBeyond.isSubset(of: facts.names.answered),
+      !isOnlyOnLink, !facts.names.waiting.isEmpty
+    {
+      return Self.undecided(silent, facts, "some DNS queries are answered, and others are not")
+    }
     return Self.ofDestination(silent, survey, facts)
   }
 
@@ -48,17 +55,28 @@ extension Diagnosis {
 
   /// Most of the silent hosts are heard by another person.
   private static func ofUser(
-    _ survey: SocketSurvey, _ hosts: Set<IPAddress>, _ facts: DiagnosisFacts
+    _ survey: SocketSurvey, _ facts: DiagnosisFacts
   ) -> Diagnosis? {
     let findings = survey.heardByOthers
     let known = Set(findings.map(\.host))
-    guard !known.isEmpty, 2 * known.count > hosts.count else { return nil }
+    guard !known.isEmpty else { return nil }
+    guard 2 * known.count > survey.comparableHosts.count else {
+      return Self.undecided(survey.silentEnds, facts, "another user hears some of them")
+    }
     var diagnosis = Diagnosis(
       .onlyUser, findings, facts,
       ["\(findings.hostCount) silent, which connections of another user hear"])
     let users = Set(findings.map(\.user))
     if users.count == 1 { diagnosis.user = users.first }
     return diagnosis
+  }
+
+  private static func undecided(
+    _ silent: [SocketFinding], _ facts: DiagnosisFacts, _ why: String
+  ) -> Diagnosis {
+    Diagnosis(
+      .unknown, silent, facts,
+      ["\(silent.count.of("connection")) to \(silent.hostCount) without an answer", why])
   }
 
   private static func ofDestination(

@@ -10,7 +10,7 @@ package struct SocketFinding: Hashable, Sendable {
     /// The peer has not answered yet, and it is too early to say more.
     case waiting
     /// The peer was heard between the samples. `isLossy`: data had to be sent again meanwhile, and
-    /// arrived. `isResending`: it has not arrived yet.
+    /// arrived. `isResending`: it has not arrived yet, or was sent again before.
     case heard(isLossy: Bool, isResending: Bool = false)
     /// The peer does not answer. `isFull`: the socket holds at least one full segment.
     case silent(isFull: Bool)
@@ -104,7 +104,9 @@ extension SocketFinding.Behaviour {
     if isHeard {
       let isResent = former.map { $0.resent < state.resent } ?? false
       let isLossy = isResent && former.map { state.hasRepaired(since: $0) } ?? false
-      self = .heard(isLossy: isLossy, isResending: isResent && !isLossy)
+      // A timer that expired earlier, and does not run any more, is a sign of loss as well.
+      let hasTimeouts = state.timeouts > 0 || former.map { $0.timeouts > 0 } ?? false
+      self = .heard(isLossy: isLossy, isResending: (isResent || hasTimeouts) && !isLossy)
     } else if isProbing, state.window == 0 {
       return nil
     } else if state.isConnecting {

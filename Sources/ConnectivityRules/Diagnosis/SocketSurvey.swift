@@ -24,6 +24,8 @@ struct SocketSurvey {
   private var heardEnds: Set<Endpoint> = []
   /// The sockets that each person hears.
   private var persons: [UInt32: Moving] = [:]
+  /// The hosts to which this machine does not send the data of other persons than the subject's.
+  private var withheld: Set<Host> = []
   /// The silent sockets of all persons.
   private var allSilent: [SocketFinding] = []
   private let networks: Set<IPPrefix>
@@ -89,7 +91,9 @@ struct SocketSurvey {
     case .silent:
       if self.isBeyond(finding.host) { self.silentBeyond.insert(finding.host) }
       self.allSilent.append(finding)
-    case .idle, .waiting, .heldBack, .notSentAgain: break
+    case .heldBack:
+      if !finding.isSubject { self.withheld.insert(finding.host) }
+    case .idle, .waiting, .notSentAgain: break
     }
   }
 
@@ -170,6 +174,9 @@ struct SocketSurvey {
   /// The silent sockets to hosts and ports that no other socket of the same person hears. Only they
   /// say something about the host.
   var silentEnds: [SocketFinding] { self.silent.filter { !self.isHeard($0) } }
+
+  /// The hosts of silent ends that another person could hear.
+  var comparableHosts: Set<Host> { Set(self.silentEnds.map(\.host)).subtracting(self.withheld) }
 
   /// The silent sockets to hosts that another person hears, and the socket's own person does not.
   var heardByOthers: [SocketFinding] {
