@@ -124,7 +124,8 @@ private struct Footprint: CustomStringConvertible {
     defer { fclose(file) }
     var line = [CChar](repeating: 0, count: 128)
     try #require(fgets(&line, CInt(line.count), file) != nil)
-    let numbers = String(cString: line).split(separator: " ").compactMap { Int($0) }
+    let text = String(decoding: line.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+    let numbers = text.split(separator: " ").compactMap { Int($0) }
     self.memory = try #require(numbers.dropFirst().first) * Int(getpagesize())
   }
 
