@@ -13,7 +13,7 @@ struct ConndServices: Sendable {
   typealias Diagnostics = Connectivity_V1_Diagnostics.Method
 
   fileprivate let client: GRPCClient<UnixClientTransport>
-  fileprivate let thread: ClientThread
+  let thread: ClientThread
 
   /// A connd that takes longer hangs, and is treated as absent.
   private static let timeout = Duration.seconds(10)

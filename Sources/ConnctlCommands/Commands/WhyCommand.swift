@@ -19,7 +19,8 @@ struct WhyCommand: ConnctlCommand {
       program of that name is running, the argument is a program.
 
       --ask also sends one datagram to a closed port of the router. If the router refuses it, the \
-      router works. If no answer comes, nothing follows.
+      router works. If no answer comes, nothing follows. If the answer would be unknown, --ask also \
+      asks the peers of your idle connections, by one keepalive probe each.
       """,
     examples: ["connctl why", "connctl why example.com:443", "connctl why firefox --ask"],
     exit: "0 if nothing is wrong, 1 otherwise, also if the answer is unknown.")
@@ -30,7 +31,7 @@ struct WhyCommand: ConnctlCommand {
   @Argument(help: ArgumentHelp("A host, a program or a process.", valueName: "host"))
   var subject: String?
 
-  @Flag(help: "Send one datagram to the router.")
+  @Flag(help: "Ask the router, and the peers of idle connections.")
   var ask = false
 
   func run(through connector: Connector) async throws {
@@ -45,13 +46,16 @@ struct WhyCommand: ConnctlCommand {
       }
     }
     if let remark { self.console.remark(remark) }
-    let (diagnosis, status) = try await connector.withServices(at: self.socket) { connd in
-      let diagnosis =
+    let (diagnosis, status) = try await connector.withServices(at: self.socket) { [request] connd in
+      var diagnosis =
         if let request {
           try await connd.call(ConndServices.Diagnostics.Diagnose.self, request)
         } else {
           Connectivity_V1_Diagnosis.withoutSockets
         }
+      if self.ask, let request, DiagnosisVerdict(diagnosis.verdict) == .unknown {
+        diagnosis = try await self.askPeers(request, connd) ?? diagnosis
+      }
       let status = try await connd.call(ConndServices.Connectivity.GetStatus.self)
       return (diagnosis, status)
     }

@@ -12,7 +12,9 @@ protocol ConnectionEnder: Sendable {
   /// Asks the peers of connections by keepalive probes, and returns when all answers are in (R3).
   ///
   /// - Parameter thread: Its timers are used.
-  func ask(_ connections: [ReapableConnection], on thread: ClientThread) async
+  /// - Returns: The number of connections with a peer that was asked.
+  @discardableResult
+  func ask(_ connections: [ReapableConnection], on thread: ClientThread) async -> Int
 
   /// Ends connections, and reports each one.
   func end(_ losses: [(ReapableConnection, Reaper.Loss)])

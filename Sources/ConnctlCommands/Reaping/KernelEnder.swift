@@ -57,7 +57,7 @@ final class KernelEnder: ConnectionEnder {
     }
   }
 
-  func ask(_ connections: [ReapableConnection], on thread: ClientThread) async {}
+  func ask(_ connections: [ReapableConnection], on thread: ClientThread) async -> Int { 0 }
 
   func end(_ losses: [(ReapableConnection, Reaper.Loss)]) {
     guard !losses.isEmpty else { return }

@@ -41,7 +41,7 @@ final class ProcessEnder: ConnectionEnder {
     }
   }
 
-  func ask(_ connections: [ReapableConnection], on thread: ClientThread) async {
+  func ask(_ connections: [ReapableConnection], on thread: ClientThread) async -> Int {
     var probes: [(ReapableConnection, KeepaliveProbe)] = connections.compactMap { connection in
       guard let probe = self.hold(connection).flatMap({ KeepaliveProbe(on: $0.socket) }) else {
         return nil
@@ -61,6 +61,7 @@ final class ProcessEnder: ConnectionEnder {
     for (connection, probe) in probes {
       if let socket = self.hold(connection)?.socket { probe.end(on: socket) }
     }
+    return probes.count
   }
 
   func end(_ losses: [(ReapableConnection, Reaper.Loss)]) {

@@ -100,7 +100,7 @@ final class WhyBench {
   }
 
   /// The command that runs these arguments as a user, as in ``Programs/asNobody(_:)``.
-  private static func command(_ arguments: [String], as user: UInt32) -> [String] {
+  static func command(_ arguments: [String], as user: UInt32) -> [String] {
     Programs.asNobody(arguments).map { $0 == "--reuid=65534" ? "--reuid=\(user)" : $0 }
   }
 
