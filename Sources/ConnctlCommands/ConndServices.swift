@@ -24,7 +24,8 @@ struct ConndServices: Sendable {
     _ method: Method.Type, _ request: Method.Input = Method.Input()
   ) async throws -> Method.Output {
     try await withThrowingTaskGroup(of: Method.Output.self) { group in
-      group.addTask { try await self.client.unary(method, request) }
+      // At once, because connd may refuse the connection, and a later call would not learn why.
+      group.addImmediateTask { try await self.client.unary(method, request) }
       group.addTask {
         try await self.thread.sleep(for: Self.timeout)
         throw RPCError(code: .deadlineExceeded, message: "connd does not answer.")

@@ -92,7 +92,9 @@ extension Connectivity_V1_Link {
     self.state = Connectivity_V1_LinkState(link.stateAsPort)
     self.expensive = report.isExpensive
     self.constrained = report.constraint != .none
-    self.constraintLevel = Connectivity_V1_ConstraintLevel(report.constraint)
+    if self.constrained {
+      self.constraintLevel = Connectivity_V1_ConstraintLevel(report.constraint)
+    }
     self.hardwareType = UInt32(link.hardwareType)
     if let via = report.facts.via {
       (self.via, self.viaGuessed) = (Connectivity_V1_DeviceKind(via.kind), via.isGuess)

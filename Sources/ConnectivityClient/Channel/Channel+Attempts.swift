@@ -135,7 +135,9 @@ extension Channel {
             state.isSearchSlow = true
             return state.waitingForPath()
           }
-          guard !former.isEmpty, LookupThreads.shared.isSettling else { continue }
+          guard !former.isEmpty, LookupThreads.shared.isSettling,
+            self.state.withLock({ $0.search })?.isUnanswered == true
+          else { continue }
           progress.tried = former
           progress.races += 1
           group.addTask { .raced(await race(former)) }

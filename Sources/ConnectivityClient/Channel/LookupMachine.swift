@@ -55,6 +55,9 @@ struct LookupMachine<Answer: Sendable>: Sendable {
 
   var isSearching: Bool { self.state == .searching }
 
+  /// Whether no lookup since the last change has failed.
+  var isUnanswered: Bool { self.failure == nil }
+
   func isRunning(_ id: LookupID) -> Bool { self.isSearching && self.running.contains(id) }
 
   mutating func handle(_ input: Input) -> [Action] {

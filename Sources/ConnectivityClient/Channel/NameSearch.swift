@@ -41,6 +41,10 @@ final class NameSearch: Sendable {
   /// Whether a change of the network affects this search.
   var hasBegun: Bool { self.state.withLock { $0.machine.hasBegun } }
 
+  /// Whether the resolver has not answered since the last change. A failure that is withheld is an
+  /// answer, too.
+  var isUnanswered: Bool { self.state.withLock { $0.machine.isUnanswered } }
+
   /// Begins the search and returns the addresses. Called once.
   ///
   /// - Parameter change: When the network last changed, or `nil` if it has not.

@@ -63,6 +63,9 @@ extension ConndError {
     if error is ProtobufError || error is ConversionError {
       return ConndError.failed("connd's message is malformed: \(error)")
     }
+    if let error = error as? RuntimeError, error.code == .clientIsStopped {
+      return ConndError.notAvailable("the connection has ended")
+    }
     guard let error = error as? RPCError else { return error }
     if error.cause is CancellationError { return CancellationError() }
     switch error.code {

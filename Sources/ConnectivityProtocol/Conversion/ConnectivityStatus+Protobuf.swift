@@ -16,7 +16,9 @@ extension Connectivity_V1_Status {
     self.medium = Connectivity_V1_Medium(status.medium)
     if !status.path.isCostUnknown { self.expensive = status.isMetered }
     self.constrained = status.isConstrained
-    self.constraintLevel = Connectivity_V1_ConstraintLevel(status.path.constraint)
+    if status.isConstrained {
+      self.constraintLevel = Connectivity_V1_ConstraintLevel(status.path.constraint)
+    }
     self.ipv4 = Connectivity_V1_Path(status.ipv4)
     self.ipv6 = Connectivity_V1_Path(status.ipv6)
     self.family = Connectivity_V1_AddressFamily(status.family)

@@ -17,7 +17,9 @@ extension Connectivity_V1_Path {
     if let table = path.table { self.table = table }
     if !path.isCostUnknown { self.expensive = path.isMetered }
     self.constrained = path.isConstrained
-    self.constraintLevel = Connectivity_V1_ConstraintLevel(path.constraint)
+    if path.isConstrained {
+      self.constraintLevel = Connectivity_V1_ConstraintLevel(path.constraint)
+    }
     self.guessedLinks = UInt32(clamping: path.guessedLinks)
     if path.validation != .unknown {
       self.validation = Connectivity_V1_Validation(path.validation)

@@ -87,7 +87,7 @@ extension ProtobufWriter {
     self.write(Connectivity_V1_AddressFamily(status.family), as: 12)
     self.write(namespace, as: 13)
     if let dns = snapshot.dns { self.message(as: 14) { $0.write(dns) } }
-    self.write(Connectivity_V1_ConstraintLevel(status.path.constraint), as: 15)
+    self.write(status.path.constraint, as: 15)
   }
 
   private mutating func write(_ path: KernelPath) {
@@ -124,7 +124,13 @@ extension ProtobufWriter {
     if let objection = path.objection {
       self.write(present: Connectivity_V1_OtherWayReason(objection), as: 16)
     }
-    self.write(Connectivity_V1_ConstraintLevel(path.constraint), as: 17)
+    self.write(path.constraint, as: 17)
+  }
+
+  private mutating func write(_ level: ConstraintLevel, as field: UInt32) {
+    if level != .none {
+      self.write(present: Connectivity_V1_ConstraintLevel(level), as: field)
+    }
   }
 
   private mutating func write(_ validation: KernelPath.Validation) {

@@ -100,7 +100,9 @@ extension Connectivity_V1_Link {
       }
     self.expensive = network.isExpensive
     self.constrained = network.constraint != .none
-    self.constraintLevel = Connectivity_V1_ConstraintLevel(network.constraint)
+    if self.constrained {
+      self.constraintLevel = Connectivity_V1_ConstraintLevel(network.constraint)
+    }
     self.addresses = interface.attachments.map { "\($0.source)/\($0.prefixLength)" }
     self.hardwareType = 1
     self.mtu = 1500
