@@ -6,7 +6,9 @@ import Testing
 extension ReaperScenario {
   /// Waits until bytes have come back for longer than a lost connection is held.
   private func expectEchoes(_ program: RunningCommand) throws {
-    for _ in 0..<40 { try self.expect("echoed", program, within: .seconds(60)) }
+    // Lines from before the loss may wait to be read.
+    let end = ContinuousClock.now + .seconds(4)
+    repeat { try self.expect("echoed", program, within: .seconds(60)) } while .now < end
   }
 
   private func reap(_ lab: Laboratory) throws -> RunningCommand {
@@ -99,7 +101,9 @@ extension ReaperScenario {
     }
     try lab.namespace.ip("link set pod0 down")
     try self.expect("ended Software caused connection abort", inside)
-    #expect(own.standardError.contains("interface lost on eth0; no other path"))
+    try waitUntil("it reports the end") {
+      own.standardError.contains("interface lost on eth0; no other path")
+    }
     withExtendedLifetime((server, connd)) {}
   }
 }

@@ -62,7 +62,9 @@ struct KeepCommand: ConnctlCommand {
       of: Input.self, bufferingPolicy: .bufferingNewest(8))
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await self.follow(through: connector) { input.yield(.status($0)) } }
-      group.addTask { try await self.keep(rules, inputs) { input.yield(.time) } }
+      group.addTask {
+        try await self.keep(rules, inputs, on: connector.thread) { input.yield(.time) }
+      }
       defer { group.cancelAll() }
       try await group.next()
     }
@@ -95,7 +97,7 @@ struct KeepCommand: ConnctlCommand {
   }
 
   private func keep(
-    _ rules: [UnitSupervisor.Rule], _ inputs: AsyncStream<Input>,
+    _ rules: [UnitSupervisor.Rule], _ inputs: AsyncStream<Input>, on thread: ClientThread,
     wake: @escaping @Sendable () -> Void
   ) async throws {
     try await withThrowingDiscardingTaskGroup { group in
@@ -114,7 +116,11 @@ struct KeepCommand: ConnctlCommand {
         guard let due = units.due, due != alarm else { continue }
         alarm = due
         group.addTask {
-          if (try? await Task.sleep(until: due, clock: .suspending)) != nil { wake() }
+          // Timers of the reactor go on while the machine sleeps, and grace periods do not.
+          while case let left = due - SuspendingClock.now, left > .zero {
+            guard (try? await thread.sleep(for: left)) != nil else { return }
+          }
+          wake()
         }
       }
       group.cancelAll()

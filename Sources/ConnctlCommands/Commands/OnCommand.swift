@@ -79,24 +79,28 @@ struct OnCommand: ConnctlCommand {
         self.console.remark(ConndMessage.back())
       case .snapshot(let snapshot):
         last.withLock { $0 = snapshot }
-        if self.now, before == nil { try await self.perform(event, snapshot) }
+        if self.now, before == nil { try await self.perform(event, snapshot, on: connector.thread) }
       case .gap(let snapshot):
         last.withLock { $0 = snapshot }
-        try await self.perform(event, snapshot)
+        try await self.perform(event, snapshot, on: connector.thread)
       case .change(let change):
         if let snapshot = change.snapshot { last.withLock { $0 = snapshot } }
-        if change.isOf(self.kind) { try await self.perform(event, change.snapshot ?? before) }
+        if change.isOf(self.kind) {
+          try await self.perform(event, change.snapshot ?? before, on: connector.thread)
+        }
       }
     }
   }
 
   /// Runs the command until it ends.
-  private func perform(_ event: StatusEvent, _ snapshot: ConnectivitySnapshot?) async throws {
+  private func perform(
+    _ event: StatusEvent, _ snapshot: ConnectivitySnapshot?, on thread: ClientThread
+  ) async throws {
     guard let object = JSON.event(event) else { return }
     do {
       let child = try ChildProcess(
         self.command, variables: Self.variables(event, snapshot), input: "\(object)\n")
-      let status = await self.end(of: child)
+      let status = await self.end(of: child, on: thread)
       if !status.isSuccess {
         self.console.remark("“\(self.command[0])” exited with \(status.rawValue)")
       }
@@ -106,15 +110,15 @@ struct OnCommand: ConnctlCommand {
     }
   }
 
-  private func end(of child: ChildProcess) async -> ExitCode {
+  private func end(of child: ChildProcess, on thread: ClientThread) async -> ExitCode {
     await withTaskGroup(of: ExitCode?.self) { group in
       group.addTask { await child.end() }
       group.addTask {
-        guard (try? await Task.sleep(for: self.timeout.duration)) != nil else { return nil }
+        guard (try? await thread.sleep(for: self.timeout.duration)) != nil else { return nil }
         self.console.remark(
           "“\(self.command[0])” exceeded \(self.timeout.text) and is terminated")
         child.signal(SIGTERM)
-        guard (try? await Task.sleep(for: .seconds(5))) != nil else { return nil }
+        guard (try? await thread.sleep(for: .seconds(5))) != nil else { return nil }
         child.signal(SIGKILL)
         return nil
       }

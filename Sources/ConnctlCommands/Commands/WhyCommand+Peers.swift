@@ -22,7 +22,10 @@ extension WhyCommand {
       Array(ender.select(connections).prefix(Self.maxPeers)), on: connd.thread)
     guard asked > 0 else { return nil }
     var diagnosis = try await connd.call(ConndServices.Diagnostics.Diagnose.self, request)
-    diagnosis.evidence.append("\(asked.of("idle connection")): the peer was asked")
+    diagnosis.evidence.append(
+      asked == 1
+        ? "the peer of an idle connection was asked"
+        : "the peers of \(asked) idle connections were asked")
     return diagnosis
   }
 }

@@ -165,6 +165,12 @@ struct Reaper: Sendable {
     self.next = nil
   }
 
+  /// connd has not listed the connections. Held ones are judged again.
+  mutating func unlisted(at now: Instant) -> [Action] {
+    self.next = self.held.isEmpty ? nil : now.advanced(by: self.settings.hold)
+    return []
+  }
+
   private mutating func guardConnection(
     _ connection: ReapableConnection, link: PathLink?
   ) -> Action {

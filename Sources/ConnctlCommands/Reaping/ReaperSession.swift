@@ -119,8 +119,8 @@ final class ReaperSession: Sendable {
       self.perform { $0.listed(selected, ways: ways, at: now) }
       self.reportsFailure.store(true, ordering: .relaxed)
     } catch let error as ConndError {
-      self.reaper.withLock { $0.lost() }
       // If connd is gone, `follow` reports that, and lists again when it is back.
+      self.perform { $0.unlisted(at: SuspendingClock.now) }
       if self.reportsFailure.exchange(false, ordering: .relaxed) {
         self.report("connd cannot list connections (\(error)); no connection is ended")
       }

@@ -53,7 +53,7 @@ struct Metrics {
       "metered", "Whether the path costs money. Absent while that is unknown.",
       status.path.isExpensive.map { [([], $0 ? "1" : "0")] } ?? [])
     self.gauge(
-      "constrained", "Whether the user asked to save data on the path.",
+      "constrained", "Whether programs should save data on the path.",
       [([], status.isConstrained ? "1" : "0")])
     self.gauge(
       "portal", "Whether the path's network has a captive portal, perhaps after the login.",

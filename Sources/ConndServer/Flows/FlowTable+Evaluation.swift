@@ -142,7 +142,8 @@ extension FlowTable {
       guard verdict.isRefutable, !self.flow.flow.migrates, let heard = self.flow.heard,
         let doubt = self.machine.inDoubtSince
       else { return false }
-      return heard > doubt.advanced(by: Self.maxInFlight)
+      // A later change needs a later report.
+      return heard > max(doubt, self.step.time ?? doubt).advanced(by: Self.maxInFlight)
     }
 
     /// How long packets that were sent before a change may arrive after it: the longest wait of E1.
@@ -194,9 +195,15 @@ extension FlowTable {
     for action in actions {
       switch action {
       case .end(let verdict) where examination.isSpared(from: verdict):
-        // The next change judges it again.
+        // The next change judges it again, by the path on which it was made.
+        let before = examination.machine.tracker
         self.remove(flow.key)
-        self.guardAnew(flow.flow, flow.key, of: flow.account, on: examination.flowPath)
+        self.insert(
+          flow.key, of: flow.account,
+          FlowMachine(
+            FlowTracker(
+              flow.flow, on: before.path, network: before.network ?? NetworkIdentity())),
+          reported: shown)
         return (.path(shown), false)
       case .end(var verdict):
         self.remove(flow.key)
@@ -205,7 +212,7 @@ extension FlowTable {
           (try? self.pathForNew(flow, reader)) ?? FlowPath(unknownTo: flow.flow.destination)
         let isForbidden = flow.flow.forbids(path.judged)
         if flow.flow.migrates, verdict.isMigration, !isForbidden {
-          self.guardAnew(flow.flow.migrated, flow.key, of: flow.account, on: path)
+          self.move(flow.flow, flow.key, of: flow.account, to: path)
           let end = FlowEvent.invalidation(verdict, examination.cause(of: verdict), path.shown)
           return (end.asMigration, false)
         }
@@ -224,10 +231,9 @@ extension FlowTable {
     return (event, actions.contains(.askPeer))
   }
 
-  /// Guards a flow as if it had been made now on a path: that to which its connection moves (I12),
-  /// or that on which its peer was heard.
-  mutating func guardAnew(_ flow: Flow, _ key: Key, of account: Account, on path: FlowPath) {
-    let tracker = FlowTracker(flow, on: path.judged, network: path.network)
+  /// Guards a flow on the path to which its connection moves (I12).
+  mutating func move(_ flow: Flow, _ key: Key, of account: Account, to path: FlowPath) {
+    let tracker = FlowTracker(flow.migrated, on: path.judged, network: path.network)
     self.insert(key, of: account, FlowMachine(tracker), reported: path.shown)
   }
 

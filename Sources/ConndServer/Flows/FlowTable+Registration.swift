@@ -173,15 +173,17 @@ extension FlowTable {
       ? reader.view.socketReports(on: [machine.tracker.question]).first.flatMap { $0 }
         .map { Contrast.Made(at: now, progress: $0.progress) } : nil
     switch actions.first {
-    case .end(let verdict):
+    case .end(var verdict):
       let path = try reader.flowPath(to: flow.destination)
+      let moves = flow.migrates && verdict.isMigration
+      if moves, flow.forbids(path.judged) { verdict.reason = .policy }
       let end = FlowEvent.invalidation(
         verdict,
         since?.cause
           ?? ChangeCause(.registration, "diedBefore", interface: made.interface, learntLate: true),
         path.shown)
-      guard flow.migrates, verdict.isMigration, !flow.forbids(path.judged) else { return end }
-      self.guardAnew(flow.migrated, registration.key, of: account, on: path)
+      guard moves, verdict.reason != .policy else { return end }
+      self.move(flow, registration.key, of: account, to: path)
       return end.asMigration
     case .report(let verdict):
       self.insert(

@@ -247,7 +247,7 @@ extension GuardMailbox.Message {
   fileprivate func joined(with later: Self) -> Self {
     switch (self.event, later.event) {
     case (.invalidation(let invalidation), .betterPathGone)
-    where invalidation.reason == .betterPath:
+    where invalidation.reason == .betterPath && !invalidation.migrates:
       return self.with(later.event, later.generation)
     case (.invalidation(var invalidation), .path(let path)),
       (.invalidation(var invalidation), .betterPathGone(let path)):

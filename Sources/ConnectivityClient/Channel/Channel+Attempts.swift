@@ -104,10 +104,13 @@ extension Channel {
         }
       }
       watch(former)
-      group.addTask {
-        try? await self.settings.eventLoop.sleep(for: Self.maxLookupTime)
-        return .slow
+      func watchLookup() {
+        group.addTask {
+          try? await self.settings.eventLoop.sleep(for: Self.maxLookupTime)
+          return .slow
+        }
       }
+      watchLookup()
       group.addTask {
         do throws(RPCError) {
           let found = try await self.resolve(id, within: duration, hub)
@@ -129,13 +132,14 @@ extension Channel {
             group.addTask { .raced(await race(new)) }
           }
         case .resolved(.failure(let error)): progress.failure = error
-        case .slow where progress.isResolved: continue
+        case .slow where progress.isResolved || !self.isWanted(id): continue
         case .slow:
+          watchLookup()
           self.update { state in
             state.isSearchSlow = true
             return state.waitingForPath()
           }
-          guard !former.isEmpty, LookupThreads.shared.isSettling,
+          guard !former.isEmpty, progress.races == 0, LookupThreads.shared.isSettling,
             self.state.withLock({ $0.search })?.isUnanswered == true
           else { continue }
           progress.tried = former

@@ -18,29 +18,30 @@ extension Channel {
     }
     guard mayBegin else { throw ChannelMachine.shutdownError }
     defer { self.state.withLock { if $0.search === search { $0.search = nil } } }
-    let flows = self.names.needsNetwork ? await self.followResolver(id, hub) : []
+    let followed = self.names.needsNetwork ? await self.followResolver(id, hub) : nil
     let addresses = try await search.addresses(
       within: duration, after: LookupThreads.shared.lastChange)
-    self.unfollow(flows)
+    if let followed { self.unfollow(followed) }
     return addresses
   }
 
   /// Stops following what a lookup needs, but not the paths of addresses that have failed
   /// meanwhile.
-  private func unfollow(_ flows: [ConnectionGuard]) {
-    let resolver = self.state.withLock { state in
-      state.guards.removeAll { known in flows.contains { $0 === known } }
-      defer { state.resolver = nil }
-      return state.resolver
+  private func unfollow(_ followed: (flows: [ConnectionGuard], resolver: ResolverWatch)) {
+    self.state.withLock { state in
+      state.guards.removeAll { known in followed.flows.contains { $0 === known } }
+      // A newer attempt has its own.
+      if state.resolver === followed.resolver { state.resolver = nil }
     }
-    withExtendedLifetime(resolver) {}
-    for flow in flows { flow.end() }
+    for flow in followed.flows { flow.end() }
   }
 
   /// Follows the default paths, which route to DNS servers, and the DNS configuration: a change may
   /// make a name resolvable. Returns when connd has answered, so that no change is missed
   /// afterwards.
-  private func followResolver(_ id: UInt64, _ hub: GuardHub) async -> [ConnectionGuard] {
+  private func followResolver(
+    _ id: UInt64, _ hub: GuardHub
+  ) async -> (flows: [ConnectionGuard], resolver: ResolverWatch) {
     // A family whose path is not known yet may have one.
     self.state.withLock { state in
       state.pathsOfSearch = [:]
@@ -55,13 +56,10 @@ extension Channel {
       if state.machine.isConnecting(id) { state.resolver = resolver }
       return state.machine.isConnecting(id)
     }
-    guard isWanted else {
-      self.follow([])
-      return []
-    }
+    guard isWanted else { return (flows, resolver) }
     for flow in flows { _ = await flow.answer(within: Self.maxWait) }
     await resolver.hasBegun()
-    return flows
+    return (flows, resolver)
   }
 
   /// How long a lookup waits for connd (C7), which usually answers within a millisecond.

@@ -105,7 +105,7 @@ package struct FlowTracker: Hashable, Sendable {
   package var firstGateway: IPAddress? { self.state.baseline?.firstGateway }
 
   /// The network of ``path``, or `nil` before the flow has begun.
-  var network: NetworkIdentity? { self.state.baseline?.network }
+  package var network: NetworkIdentity? { self.state.baseline?.network }
 
   /// The flow's own address or the kernel's choice, or `nil` before it has one.
   package var source: IPAddress? {

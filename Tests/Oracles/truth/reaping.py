@@ -19,8 +19,8 @@ KINDS = ["reap", "guard"]
 PATIENCE = 3  # seconds that it waits for another path
 LEFT = 8  # seconds that a destroyed connection goes on
 # The reaper decides by the peer's silence during its hold of 2 s. A connection that comes back
-# while it decides may end, too.
-HOLD, DECISION = 1.8, 0.25
+# while it decides may end, too. Times are those of reading, and this loop may be late.
+HOLD, DECISION = 1.5, 0.5
 
 
 class Reaper:

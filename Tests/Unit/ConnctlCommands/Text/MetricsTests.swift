@@ -38,7 +38,7 @@ struct MetricsTests {
       # HELP connd_metered Whether the path costs money. Absent while that is unknown.
       # TYPE connd_metered gauge
       connd_metered 0
-      # HELP connd_constrained Whether the user asked to save data on the path.
+      # HELP connd_constrained Whether programs should save data on the path.
       # TYPE connd_constrained gauge
       connd_constrained 0
       # HELP connd_portal Whether the path's network has a captive portal, perhaps after the login.

@@ -104,6 +104,19 @@ extension FlowTableTests {
     #expect(try self.evaluate(&table, at: 2) == ["1 destroy interfaceLost"])
   }
 
+  @Test("E1 the peer was heard before a second change → the flow is not spared")
+  func heardBetween() throws {
+    var table = FlowTable()
+    _ = try self.add(self.quic(1, migrates: false), to: &table)
+    self.leadNowhere()
+    self.look(&table)
+    _ = try self.evaluate(&table)
+    self.heard(1, &table, at: 0.5)
+    self.kernel.setState(of: 2, .noCarrier)
+    table.examineAll(.init(trigger: .timer, time: Instant(sinceStart: .seconds(0.8))))
+    #expect(try self.evaluate(&table, at: 0.8) == ["1 destroy interfaceLost"])
+  }
+
   @Test("E1 a packet from before the change arrives after it → the flow is not spared")
   func heardLate() throws {
     var table = FlowTable()
