@@ -11,7 +11,7 @@ protocol ConnectionEnder: Sendable {
 
   /// Asks the peers of connections by keepalive probes, and returns when all answers are in (R3).
   ///
-  /// - Parameter thread: Its timers are used.
+  /// - Parameter thread: The thread whose timers end the probes.
   func ask(_ connections: [ReapableConnection], on thread: ClientThread) async
 
   /// Ends connections, and reports each one.

@@ -136,8 +136,8 @@ extension FlowTable {
       self.verdict = self.machine.pendingVerdict
     }
 
-    /// Whether the client has heard from the flow's peer since the flow is in doubt. A connection
-    /// that can migrate moves instead.
+    /// Whether the client has heard from the flow's peer since the flow came into doubt (I12). A
+    /// connection that can migrate moves instead.
     func isSpared(from verdict: FlowTracker.Verdict) -> Bool {
       guard verdict.isRefutable, !self.flow.flow.migrates, let heard = self.flow.heard,
         let doubt = self.machine.inDoubtSince
@@ -145,7 +145,8 @@ extension FlowTable {
       return heard > doubt.advanced(by: Self.maxInFlight)
     }
 
-    /// How long packets that were sent before a change may arrive after it: the longest wait of E1.
+    /// How long after a change a packet may arrive that was sent before the change. The same as the
+    /// longest wait for a silent socket (E1).
     private static let maxInFlight = Duration.milliseconds(100)
 
     /// Returns why the flow is not viable. If its socket decided, this is the cause of the socket's
@@ -194,7 +195,7 @@ extension FlowTable {
     for action in actions {
       switch action {
       case .end(let verdict) where examination.isSpared(from: verdict):
-        // The next change judges it again.
+        // The next change judges the flow again.
         self.remove(flow.key)
         self.guardAnew(flow.flow, flow.key, of: flow.account, on: examination.flowPath)
         return (.path(shown), false)
@@ -224,8 +225,8 @@ extension FlowTable {
     return (event, actions.contains(.askPeer))
   }
 
-  /// Guards a flow as if it had been made now on a path: that to which its connection moves (I12),
-  /// or that on which its peer was heard.
+  /// Guards a flow as if it had been made now on a path: the path that its connection moves to, or
+  /// the path on which its peer was heard (I12).
   mutating func guardAnew(_ flow: Flow, _ key: Key, of account: Account, on path: FlowPath) {
     let tracker = FlowTracker(flow, on: path.judged, network: path.network)
     self.insert(key, of: account, FlowMachine(tracker), reported: path.shown)

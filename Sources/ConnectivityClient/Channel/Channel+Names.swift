@@ -25,8 +25,8 @@ extension Channel {
     return addresses
   }
 
-  /// Stops following what a lookup needs, but not the paths of addresses that have failed
-  /// meanwhile.
+  /// Stops following the paths and DNS servers that a lookup needs. The paths of addresses that
+  /// have failed meanwhile are still followed.
   private func unfollow(_ flows: [ConnectionGuard]) {
     let resolver = self.state.withLock { state in
       state.guards.removeAll { known in flows.contains { $0 === known } }
@@ -41,7 +41,7 @@ extension Channel {
   /// make a name resolvable. Returns when connd has answered, so that no change is missed
   /// afterwards.
   private func followResolver(_ id: UInt64, _ hub: GuardHub) async -> [ConnectionGuard] {
-    // A family whose path is not known yet may have one.
+    // Until connd answers, each family may have a path.
     self.state.withLock { state in
       state.pathsOfSearch = [:]
       for address in Self.elsewhere { state.pathsOfSearch[address] = .unknown }
