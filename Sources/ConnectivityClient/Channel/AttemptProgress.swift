@@ -36,7 +36,7 @@ struct AttemptProgress {
     if self.races == 0 { self.tried = [] }
   }
 
-  /// The result of the attempt, or `nil` if it goes on.
+  /// The result of the attempt, or `nil` while the attempt continues.
   var result: Result<[Channel.Try], RPCError>? {
     guard self.races == 0 else { return nil }
     let wasConnected = self.tries.contains { one in
