@@ -352,7 +352,7 @@ soak: deps deps-test ## change a network at random, and look for lost events and
 	$(sudo) Tests/Oracles/soak/run "$(or $(CONND),$$(dev/swift build --show-bin-path)/connd)" "$(or $(SECONDS),3600)" "$(SEED)"
 
 .PHONY: truth
-truth: deps deps-test ## compare connd with real traffic in random networks, beside connctl reap and connctl run --guard (STEPS=1000 WORLDS=2 SEED= SCRIPT= REAPER= CONND=)
+truth: deps deps-test ## compare connd, and connctl reap or connctl run --guard, with real traffic in random networks (STEPS=1000 WORLDS=2 SEED= SCRIPT= REAPER= CONND=)
 	@[ -n "$(CONND)" ] || dev/build connd connctl
 	Tests/Programs/python/setup >/dev/null
 	$(sudo) env STEPS="$(STEPS)" WORLDS="$(WORLDS)" SEED="$(SEED)" SCRIPT="$(SCRIPT)" SHORTEN="$(SHORTEN)" REAPER="$(REAPER)" \
@@ -366,7 +366,7 @@ reach: deps deps-reach ## pull a cable under unchanged programs that connctl gua
 
 .PHONY: adversary
 .PHONY: why
-why: deps deps-test ## judge random troubles by connctl why, see that no verdict is wrong, and count the verdicts (TIMES=1000 SEED=)
+why: deps deps-test ## cause random faults, check that no verdict of connctl why is wrong, and count the verdicts (TIMES=1000 SEED=)
 	@CONND_WHY="$(or $(TIMES),1000)" CONND_SEED="$(or $(SEED),$$RANDOM)" TEST_LIMIT=12h \
 	    SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=4 dev/test --filter WhyTruthScenario >.build/why || { cat .build/why; exit 1; }
 	sed -n 's/^why: \([a-zA-Z]*\),.*/\1/p' .build/why | sort | uniq -c | sort -rn

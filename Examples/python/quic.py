@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A QUIC connection that connd tells to move: from the cable to Wi-Fi in the middle of a transfer.
+"""A QUIC connection that moves when connd says so: from the cable to Wi-Fi during a transfer.
 
-    quic.py serve ADDRESS:PORT          # sends what clients ask for
-    quic.py fetch ADDRESS:PORT BYTES    # receives it, and prints what happened
+    quic.py serve ADDRESS:PORT          # sends as many bytes as a client asks for
+    quic.py fetch ADDRESS:PORT BYTES    # receives them, and prints what happened
 
-Needs aioquic, which moves a connection by sending from another address (RFC 9000, section 9). Its
-socket is bound to no address, so that each packet leaves by the kernel's present path.
+Needs aioquic, which moves a connection by sending from another address (RFC 9000, section 9). The
+socket of aioquic is not bound to an address, so each packet uses the kernel's current path.
 """
 
 import argparse
@@ -33,7 +33,7 @@ UDP = 17
 
 
 class Guard:
-    """Guards one QUIC connection, and moves it when connd says so. Without connd, does nothing."""
+    """Guards one QUIC connection, and moves it when connd says so. Does nothing without connd."""
 
     def __init__(self, protocol, remote, connd=CONND):
         self._protocol = protocol
@@ -60,7 +60,7 @@ class Guard:
                 await asyncio.sleep(1)
 
     def _heed(self, answer):
-        # If connd restarts, this tells it what it last reported about the flow, and when.
+        # After a restart, connd compares with what it last reported about the flow.
         self._flow.since_generation = answer.generation
         event = answer.WhichOneof("event")
         if event == "path":
@@ -85,9 +85,8 @@ class Guard:
             logging.warning("not guarded: %s", answer.refused.message)
 
     def _move(self, path):
-        """Sends a packet on the new path, so that the peer learns of it (RFC 9000, section 9.2). A
-        connection id that has not been used hides from observers that it is the same connection
-        (section 9.5)."""
+        """Sends a packet on the new path, so that the peer learns the address (RFC 9000, section 9.2).
+        The new connection ID hides from observers that the connection is the same (section 9.5)."""
         self._is_lost = False
         logging.info("moves to %s over %s", path.source, path.interface)
         self._protocol.change_connection_id()
@@ -114,7 +113,7 @@ class Client(QuicConnectionProtocol):
 
 
 class Server(QuicConnectionProtocol):
-    """Sends as many bytes as the client names, a megabyte a second."""
+    """Sends as many bytes as the client asks for, one megabyte a second."""
 
     def quic_event_received(self, event):
         if isinstance(event, StreamDataReceived) and event.end_stream:
@@ -130,7 +129,7 @@ class Server(QuicConnectionProtocol):
 
 
 def certificate():
-    """A certificate for a demonstration, which the client does not verify."""
+    """Makes a certificate for the demonstration. The client does not verify it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "quic.py")])
     now = datetime.datetime.now(datetime.timezone.utc)

@@ -129,7 +129,8 @@ int clinux_receive_datagrams(int socket, void *buffer, size_t part, unsigned cou
   return received;
 }
 
-// dev/note-version writes it. Only this file depends on it, so that a commit costs no build.
+// dev/note-version writes built-version.h. Only this file includes it, so a new commit compiles
+// only this file again.
 #ifdef CONND_RELEASE
 #include "built-version.h"
 #else

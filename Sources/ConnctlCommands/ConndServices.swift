@@ -15,7 +15,7 @@ struct ConndServices: Sendable {
   fileprivate let client: GRPCClient<UnixClientTransport>
   let thread: ClientThread
 
-  /// A connd that takes longer hangs, and is treated as absent.
+  /// How long connd may take to answer. After that, connd counts as absent.
   private static let timeout = Duration.seconds(10)
 
   /// Makes a call that connd answers immediately. gRPC's own timeout would start libdispatch, which

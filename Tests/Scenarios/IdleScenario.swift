@@ -40,7 +40,7 @@ struct IdleScenario {
   }
 
   @Test(
-    "D7 R6 connctl guards a command, also after it has ended a connection → it waits for events")
+    "D7 R6 connctl guards a command, also after it ended a connection → it only waits for events")
   func idleGuard() throws {
     let lab = try Uplinks.laboratory(["eth0", "wlan0"])
     try lab.start()

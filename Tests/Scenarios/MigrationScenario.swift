@@ -3,8 +3,8 @@ import TestKit
 import TestTraits
 import Testing
 
-/// A QUIC connection with a client that connd tells to move, by the example for aioquic. The client
-/// only receives, so its peer learns of no new address by itself.
+/// A QUIC client that connd tells to move: the example for aioquic. The client only receives, so
+/// its peer does not learn the new address by itself.
 @Suite("Migration", .needsNamespaces, .blocking)
 struct MigrationScenario {
   private static let address = "\(Uplinks.server):4433"

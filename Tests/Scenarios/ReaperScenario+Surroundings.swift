@@ -2,7 +2,7 @@ import TestKit
 import TestTraits
 import Testing
 
-// connections that other parts of the machine move or hide
+/// Connections that other parts of the machine move or hide.
 extension ReaperScenario {
   /// Waits until bytes have come back for longer than a lost connection is held.
   private func expectEchoes(_ program: RunningCommand) throws {
@@ -18,7 +18,7 @@ extension ReaperScenario {
   }
 
   @Test(
-    "E0 R1 a mark and NAT send connections by another link, and the lookup's fails → they go on")
+    "E0 R1 a mark and NAT use another link, and the lookup's link fails → connections go on")
   func diverted() throws {
     let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: ["eth0"])
     let beside = "203.0.113.2"

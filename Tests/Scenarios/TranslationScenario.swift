@@ -10,7 +10,7 @@ struct TranslationScenario {
   typealias Form = TranslatedNetwork.Form
 
   @Test(
-    "K9 translated IPv4 works, and has the medium of the link below without a guess",
+    "K9 IPv4 is translated → it works, and has the medium of the link below, without a guess",
     arguments: Form.allCases)
   func named(form: Form) throws {
     let network = try TranslatedNetwork(form)
@@ -28,7 +28,7 @@ struct TranslationScenario {
   }
 
   @Test(
-    "K9 I1 another prefix replaces that of an idle connection → destroyed, and the next one works",
+    "K9 I1 an idle connection's prefix is replaced → destroyed, and the next connection works",
     arguments: Form.allCases)
   func replaced(form: Form) throws {
     let network = try TranslatedNetwork(form, grace: "60s")
@@ -39,7 +39,7 @@ struct TranslationScenario {
     try network.lab.awaitEvaluation()
     try network.forgetPrefix(of: "a")
     try network.lab.namespace.ip("address del 2001:db8:a::2/64 dev wlan0")
-    // The stream's clients learn it as well, and nothing about other connections.
+    // Clients of the stream learn this, too, and nothing about other connections.
     let watcher = try #require(network.lab.watcher)
     var told: InvalidationReport
     repeat { told = try watcher.nextInvalidation() } while told.scope.family == "ipv6"
@@ -102,7 +102,7 @@ struct TranslationScenario {
   }
 
   @Test(
-    "K9 E2 the router is replaced by one without the connections → silent, as outside of tunnels",
+    "K9 E2 the next router does not know the connection → destroyed as silent, as outside tunnels",
     arguments: Form.allCases)
   func silent(form: Form) throws {
     let network = try TranslatedNetwork(form)

@@ -3,7 +3,7 @@ import TestKit
 import TestTraits
 import Testing
 
-/// Random combinations of troubles, of which `connctl why` must never name a wrong one.
+/// Random combinations of faults. `connctl why` must never name a part that works.
 @Suite("The part that fails, at random", .needsNamespaces, .blocking)
 struct WhyTruthScenario {
   private static func setting(_ name: String) -> UInt64? {
@@ -14,11 +14,11 @@ struct WhyTruthScenario {
   private static let count = Self.setting("CONND_WHY")
   private static let first = Self.setting("CONND_SEED") ?? 48_000
 
-  /// How long the answer that nothing is wrong may stay after the trouble began.
+  /// How long after a fault began the answer may still be that nothing is wrong.
   private static let delay = Duration.seconds(12)
 
   @Test(
-    "Q7 random troubles at the same time → no answer is wrong",
+    "Q7 random faults at the same time → no answer is wrong",
     .enabled(if: Users.areMany, "only one user exists here"),
     arguments: Self.first..<Self.first + (Self.count ?? 3))
   func combination(seed: UInt64) throws {
@@ -31,7 +31,7 @@ struct WhyTruthScenario {
     try combination.cause(on: bench)
     let began = ContinuousClock.now
     var answers: [String] = []
-    // The answers of the beginning are judged as well.
+    // Answers from the time when the faults begin are judged, too.
     for user in users {
       var named = 0
       while named < 2, began.duration(to: .now) < Self.delay {

@@ -17,7 +17,8 @@ final class ReaperSession: Sendable {
   private let report: @Sendable (String) -> Void
   private let reaper: Mutex<Reaper>
   private let flows: FlowGuard
-  /// Whether a failure to list connections is reported: once, and not if connd is gone.
+  /// Whether the next failure to list connections is reported: only the first one after a success,
+  /// and none while connd is gone.
   private let reportsFailure = Atomic(false)
   /// Each element is a reason to list the connections.
   private let turns = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))

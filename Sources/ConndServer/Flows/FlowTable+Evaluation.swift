@@ -136,8 +136,8 @@ extension FlowTable {
       self.verdict = self.machine.pendingVerdict
     }
 
-    /// Whether the client has heard from the flow's peer since the flow is in doubt. A connection
-    /// that can migrate moves instead.
+    /// Whether the client has heard from the flow's peer since the flow came into doubt (I12). A
+    /// connection that can migrate moves instead.
     func isSpared(from verdict: FlowTracker.Verdict) -> Bool {
       guard verdict.isRefutable, !self.flow.flow.migrates, let heard = self.flow.heard,
         let doubt = self.machine.inDoubtSince
@@ -146,7 +146,8 @@ extension FlowTable {
       return heard > max(doubt, self.step.time ?? doubt).advanced(by: Self.maxInFlight)
     }
 
-    /// How long packets that were sent before a change may arrive after it: the longest wait of E1.
+    /// How long after a change a packet may arrive that was sent before the change. The same as the
+    /// longest wait for a silent socket (E1).
     private static let maxInFlight = Duration.milliseconds(100)
 
     /// Returns why the flow is not viable. If its socket decided, this is the cause of the socket's

@@ -52,7 +52,7 @@ extension FlowTable {
       self.remove(key)
       return .answer(.removed)
     case .heard:
-      // A TCP socket is evidence itself.
+      // connd asks a TCP socket itself.
       if let flow = self.entries[key], !flow.flow.namesSocket { flow.heard = now }
       return .answer(.handled)
     }

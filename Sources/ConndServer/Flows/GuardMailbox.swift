@@ -253,7 +253,7 @@ extension GuardMailbox.Message {
       (.invalidation(var invalidation), .betterPathGone(let path)):
       invalidation.path = path
       return self.with(.invalidation(invalidation), later.generation)
-    // A move says more than what led to it, and later advice does not undo it (I12).
+    // A move replaces the advice before it, and later advice does not undo the move (I12).
     case (.invalidation(let invalidation), .invalidation(var other))
     where invalidation.migrates || other.migrates:
       if other.severity != .destroy { (other.severity, other.migrates) = (.advise, true) }

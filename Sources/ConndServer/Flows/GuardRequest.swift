@@ -9,7 +9,7 @@ struct GuardRequest: Sendable {
     /// A registration that was answered while the kernel was unavailable.
     case addAgain(FlowTable.Registration)
     case remove(FlowTable.Key)
-    /// The flow's peer was heard.
+    /// The client has heard from the flow's peer.
     case heard(FlowTable.Key)
   }
 

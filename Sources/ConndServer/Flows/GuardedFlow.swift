@@ -25,7 +25,7 @@ final class GuardedFlow {
   /// The time and progress at registration, or `nil` unless the connection was new while other
   /// flows were in doubt.
   var made: Contrast.Made?
-  /// When the client last heard from the flow's peer, by its own report.
+  /// When the client last reported that it heard from the flow's peer, or `nil` if never.
   var heard: Instant?
   /// The flow's index in the table.
   var place: Int

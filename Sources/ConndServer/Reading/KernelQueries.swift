@@ -195,7 +195,7 @@ extension KernelQueries {
 
 extension Observation {
   /// Returns the link that the default paths use below a tunnel or translator, or `nil` if they do
-  /// not use it or the link is unknown.
+  /// not use the tunnel or translator, or if the link is unknown.
   func link(below tunnel: UInt32) -> LinkReport.Lower? {
     for path in [self.ipv4.path, self.ipv6.path] {
       guard let place = path.chain.firstIndex(where: { $0.index == tunnel }),

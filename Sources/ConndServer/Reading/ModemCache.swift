@@ -10,8 +10,8 @@ import ConnectivityRules
 struct ModemCache {
   /// The current links of ModemManager, by name.
   private var links: [String: ModemLink] = [:]
-  /// The last known technology of each modem, by the name of its link. ModemManager names none for
-  /// a moment when the modem looks for a network.
+  /// The last known technology of each modem, by the name of its link. While a modem searches for a
+  /// network, ModemManager reports no technology.
   private var generations: [String: MobileGeneration] = [:]
   /// The links that ModemManager has ever named, each with its last known operator. The cost of
   /// that operator's network applies until another operator is known.

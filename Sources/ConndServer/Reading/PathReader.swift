@@ -90,8 +90,8 @@ struct PathReader {
     return facts
   }
 
-  /// Adds the IPv6 path that carries translated IPv4 (K9): the default path, or that of the link
-  /// which translates.
+  /// Adds the IPv6 path that carries translated IPv4 (K9): the default path, or the path of the
+  /// link that translates.
   private func followTranslation(
     into facts: inout PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) {

@@ -39,7 +39,7 @@ public struct ConnectivityStatus: Hashable, Sendable {
   /// Whether sending on the summary's path costs money, or `nil` if unknown.
   public var isExpensive: Bool? { self.path.isExpensive }
   package var isMetered: Bool { self.path.isMetered }
-  /// Whether the user asked to save data on the summary's path.
+  /// Whether programs should save data on the summary's path.
   public var isConstrained: Bool { self.path.isConstrained }
 }
 

@@ -2,8 +2,9 @@
 @nonexhaustive public enum ConstraintLevel: String, Hashable, Sendable, CaseIterable {
   /// Programs need not save data.
   case none
-  /// The user asked to save data (Low Data Mode).
+  /// Programs should save data, because the user or the configuration asks for it (Low Data Mode).
   case constrained
-  /// The link carries so little that programs should send only what cannot wait: satellite, 2G.
+  /// The link carries so little that programs should send only what cannot wait, as by satellite or
+  /// 2G.
   case ultra = "ultraConstrained"
 }

@@ -97,7 +97,8 @@ public struct KernelPath: Hashable, Sendable {
     self.constraint = constraint
   }
 
-  /// Whether streams treat the path as new after `other`. A property added later changes nothing.
+  /// Returns whether a stream reports the path after `other`. Only the properties that are listed
+  /// here count, so a new property does not add elements to streams.
   package func isNew(after other: KernelPath) -> Bool {
     self.status != other.status || self.reason != other.reason || self.chain != other.chain
       || self.guessedLinks != other.guessedLinks || self.medium != other.medium
@@ -120,8 +121,8 @@ public struct KernelPath: Hashable, Sendable {
     return hasLinks && !self.isCostUnknown ? self.isMetered : nil
   }
 
-  /// Whether the packets come from a translator of IPv4 to IPv6, as far as the path shows (K9): it
-  /// does not contain the kind of its link, which may be DS-Lite's.
+  /// Whether the packets seem to come from a translator of IPv4 to IPv6 (K9). They may also be
+  /// those of DS-Lite, because the path does not contain the kind of its link.
   package var isFromTranslator: Bool {
     self.source?.isOfTranslator == true && self.gateway?.family != .ipv4
   }

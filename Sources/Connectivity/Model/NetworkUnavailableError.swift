@@ -12,7 +12,7 @@ public struct NetworkUnavailableError: Error, Hashable, Sendable {
     case expensive
     /// The cost is unknown. Only discretionary work (`DiscretionaryTask`) waits for that reason.
     case costUnknown
-    /// The user asked to save data.
+    /// Programs should save data on the network's path.
     case constrained
     /// The call prohibits this medium. The same applies to the media below.
     case cellular

@@ -22,7 +22,7 @@ public struct OtherWay: Hashable, Sendable {
     case strictFilter
     /// The modem is in another operator's network.
     case roaming
-    /// The user asked to save data on the other path.
+    /// Programs should save data on the other path.
     case constrained
     /// The other path costs money, or may cost money, and the user has not allowed that.
     case expensive

@@ -28,8 +28,8 @@ struct ClientMetrics: Sendable {
       ])
   }
 
-  /// Counts the end of a connection that was ready, as gRPC's other libraries do (gRFC A94). The
-  /// error of a connection that connd's advice ended is `connd` and the reason.
+  /// Counts the end of a connection that was ready, as gRPC's other libraries do (gRFC A94). If
+  /// connd's advice ended the connection, the error is `connd` and the reason.
   func disconnected(
     from target: String, by invalidation: InvalidationError?, _ error: (any Error)?
   ) {

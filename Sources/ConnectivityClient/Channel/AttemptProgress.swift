@@ -1,14 +1,14 @@
 internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 
-/// How far an attempt to connect has come: the lookup of the name, and the races of its addresses.
+/// The progress of an attempt to connect: the lookup of the name, and the races of its addresses.
 ///
-/// After a change of the network the name's last addresses are tried before the resolver answers.
-/// Its answer is tried beside them, unless it is the same (C5).
+/// After a change of the network, the channel tries the name's last addresses before the resolver
+/// answers. Then it also tries the addresses of the answer that are new (C5).
 struct AttemptProgress {
   typealias Addresses = Resolution.Addresses
 
-  /// The addresses that are being tried since before the resolver answered.
+  /// The addresses that the channel began to try before the resolver answered, until they fail.
   var tried: Addresses = []
   /// The number of races that have not ended.
   var races = 0
@@ -36,7 +36,7 @@ struct AttemptProgress {
     if self.races == 0 { self.tried = [] }
   }
 
-  /// The result of the attempt, or `nil` if it goes on.
+  /// The result of the attempt, or `nil` while the attempt continues.
   var result: Result<[Channel.Try], RPCError>? {
     guard self.races == 0 else { return nil }
     let wasConnected = self.tries.contains { one in

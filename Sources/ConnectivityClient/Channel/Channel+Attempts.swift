@@ -157,9 +157,9 @@ extension Channel {
     return try result.get()
   }
 
-  /// How long a lookup may take before waiting callers learn that no path exists (C4), and, after a
-  /// change, the name's last addresses are tried beside it (C5). The delay of RFC 8305 between two
-  /// attempts.
+  /// How long a lookup may take before waiting callers learn that no path exists (C4). After a
+  /// change of the network, the channel then also tries the name's last addresses (C5). The value
+  /// is the delay of RFC 8305 between two attempts.
   private static let maxLookupTime = Duration.milliseconds(250)
 
   /// An event while addresses are tried.

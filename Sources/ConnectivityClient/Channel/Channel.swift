@@ -42,9 +42,10 @@ final class Channel: Sendable {
     var resolver: ResolverWatch?
     /// The current search for addresses.
     var search: NameSearch?
-    /// Whether the search takes long, so that it seems to need the network.
+    /// Whether the search for addresses takes so long that it seems to need the network.
     var isSearchSlow = false
-    /// The default paths of each family, while a name is resolved. They lead to its DNS servers.
+    /// The default path of each family while a name is resolved. These paths lead to the DNS
+    /// servers.
     var pathsOfSearch: [IPAddress: KernelPath] = [:]
     /// Measures how long it takes to connect again.
     var reconnect = ReconnectTimer()
@@ -268,8 +269,8 @@ extension Channel.State {
     self.machine.current.flatMap { self.connections[$0] }?.isBusy ?? false
   }
 
-  /// Whether every attempt in progress has a path that passes no traffic. Before the first, the
-  /// paths of all families count, by which the name is resolved.
+  /// Whether every attempt in progress has a path that passes no traffic. Before the first
+  /// attempt, the default paths of all families count, because the resolver uses them.
   var hasNoPath: Bool {
     let paths =
       self.attempts.isEmpty && self.search != nil && self.isSearchSlow

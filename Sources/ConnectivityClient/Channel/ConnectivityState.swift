@@ -20,7 +20,7 @@
 /// The states of a channel, in order: the current one, and then each new one. Ends after
 /// ``ConnectivityState/shutdown``.
 ///
-/// Each sequence is a subscription of its own, for one task. A slow reader receives only the last
+/// Each sequence is a separate subscription, for one task. A slow reader receives only the last
 /// 64 states.
 public struct ConnectivityStates: AsyncSequence, Sendable {
   public typealias Element = ConnectivityState

@@ -9,8 +9,8 @@ struct LookupMachine<Answer: Sendable>: Sendable {
   typealias LookupID = Int
 
   enum Input: Sendable {
-    /// Start the search. Changes that may improve lookups are monitored from now on. `isSettling`
-    /// is whether the network changed a moment ago; ``settled`` follows then.
+    /// Start the search. Changes that may improve lookups are monitored from now on. If
+    /// `isSettling`, the network changed a moment ago, and ``settled`` follows.
     case begin(isSettling: Bool)
     /// A path became satisfied, or the DNS servers changed.
     case changed

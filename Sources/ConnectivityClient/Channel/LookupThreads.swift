@@ -5,17 +5,17 @@ private import Synchronization
 
 /// Looks up names with getaddrinfo(3), which blocks its thread and cannot be interrupted. Each
 /// lookup has its own thread, because it may wait seconds for a server that other lookups do not
-/// need. Equal lookups of all channels are one.
+/// need. Channels share one lookup for the same name and port.
 ///
 /// The C library reads resolv.conf(5) at the start of each lookup (glibc since 2.26). A lookup that
-/// starts after a change therefore uses the new servers. Earlier lookups may hang, so nothing joins
-/// or awaits them.
+/// starts after a change therefore uses the new servers. Earlier lookups may hang, so later
+/// requests neither join them nor wait for their threads.
 final class LookupThreads: Sendable {
   typealias Addresses = Resolution.Addresses
   typealias Answer = Result<Addresses, any Error>
   typealias Blocking = @Sendable (_ host: String, _ port: Int) throws -> Addresses
 
-  /// The threads of this process. Lookups beyond the limit wait for one that ends.
+  /// The lookups of this process. Lookups beyond the limit wait until another one ends.
   static let shared = LookupThreads(limit: 64, getAddresses)
 
   private struct Name: Hashable {
@@ -27,11 +27,11 @@ final class LookupThreads: Sendable {
   private struct Lookup {
     var name: Name
     var waiters: [UInt64: @Sendable (Answer) -> Void] = [:]
-    /// When it got its thread.
+    /// When the lookup got its thread, or `nil` while it waits for one.
     var start: ContinuousClock.Instant?
   }
 
-  /// A lookup that gets a thread, which counts as of the current epoch.
+  /// A lookup that gets a thread, with the epoch that the thread belongs to.
   private struct Start {
     var lookup: UInt64
     var epoch: UInt64
@@ -50,7 +50,7 @@ final class LookupThreads: Sendable {
     var epoch: UInt64 = 0
     var lastGeneration: UInt64 = 0
     var lastChange: ContinuousClock.Instant?
-    /// The threads whose lookups started since the last change, and all others.
+    /// The number of threads with lookups that started since the last change, and of all others.
     var current = 0
     var earlier = 0
   }
@@ -59,12 +59,13 @@ final class LookupThreads: Sendable {
   private let lookUp: Blocking
   private let state = Mutex(State())
 
-  /// Channels learn of one change of a path within this time. A guess: 200 channels take 15 ms.
+  /// Reports of path changes within this time count as the same change. A guess: 200 channels take
+  /// 15 ms to learn of one change.
   private static let samePathChange = Duration.milliseconds(50)
   /// A lookup that started longer ago than this may have started before a change that a channel
   /// learns of now.
   private static let maxNotice = Duration.milliseconds(1)
-  /// The threads of a flapping network, as a multiple of the limit.
+  /// The maximum number of threads if the network keeps changing, as a multiple of the limit.
   private static let maxEpochs = 4
 
   init(limit: Int, _ lookUp: @escaping Blocking) {
@@ -79,10 +80,10 @@ final class LookupThreads: Sendable {
   /// gone. The C library's resolver takes five seconds for one server (resolv.conf(5)).
   var isSettling: Bool { self.lastChange.map { ContinuousClock.now - $0 < .seconds(5) } ?? false }
 
-  /// Notes a change of the network. Lookups that started before it are not joined any more, and
-  /// delay none that start after it.
+  /// Notes a change of the network. From now on, other requests do not join the lookups that
+  /// started before the change, and do not wait for their threads.
   ///
-  /// - Parameter generation: connd's number of a change of the DNS servers, which all channels
+  /// - Parameter generation: connd's number of the change of the DNS servers, which all channels
   ///   receive, or `nil` for a change of a path.
   func changed(_ generation: UInt64?, now: ContinuousClock.Instant = .now) {
     let starts = self.state.withLock { state in
@@ -133,7 +134,7 @@ final class LookupThreads: Sendable {
   private func cancel(_ waiter: UInt64, of lookup: UInt64) {
     self.state.withLock { state in
       state.lookups[lookup]?.waiters[waiter] = nil
-      // A lookup that waits for a thread is not made any more.
+      // If no caller waits for a queued lookup any more, it need not run.
       guard state.lookups[lookup]?.waiters.isEmpty == true,
         let place = state.queue.firstIndex(of: lookup)
       else { return }

@@ -95,7 +95,7 @@ final class NameSearch: Sendable {
   ) {
     let timer = Connector.shared.thread.timer(after: duration) { self.handle(input) }
     let obsolete = self.state.withLock { state in
-      // A change that has come in the meantime has started a longer one.
+      // A change in the meantime has started a timer that lasts longer.
       guard state.machine.isSearching, !unlessRunning || state.timers[kind] == nil else {
         return Optional(timer)
       }

@@ -18,9 +18,8 @@ private import Synchronization
 /// discretionary task lets the system decide when work runs:
 ///
 /// 1. The work starts when there is a path that it may use. By default, that is a path that costs
-///    no money and on which the user did not ask to save data. A path of unknown cost does not
-///    qualify either. Until then, none of the work runs, and only messages from connd wake the
-///    task.
+///    no money and is not constrained. A path of unknown cost does not qualify either. Until then,
+///    none of the work runs, and only messages from connd wake the task.
 /// 2. When the path changes to another kind, the work yields. It waits at its own safe points
 ///    (``Network/wait(isolation:)``). A part without safe points is cancelled and started again
 ///    (``Network/restarting(_:)``). A step between two safe points continues.
@@ -113,8 +112,7 @@ public final class DiscretionaryTask: Sendable {
   ///   - operation: The work. Receives the network, to wait for it at safe points.
   /// - Returns: The result of `operation`.
   /// - Throws: The error of `operation`; ``ExpiredError``; `CancellationError` if the task is
-  ///   cancelled
-  ///   while it waits.
+  ///   cancelled while it waits.
   public func run<Result>(
     isolation: isolated (any Actor)? = #isolation, _ operation: (Network) async throws -> Result
   ) async throws -> Result {

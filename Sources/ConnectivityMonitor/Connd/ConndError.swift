@@ -7,7 +7,7 @@ private import GRPCCore
 /// description for people.
 public struct ConndError: Error, Hashable, Sendable {
   @nonexhaustive public enum Code: String, Hashable, Sendable, CaseIterable {
-    /// No process listens on the socket, or the process went away.
+    /// No process listens on the socket, or the process has exited.
     case notAvailable
     /// This user may not connect, or may not make this request.
     case refused
@@ -15,7 +15,7 @@ public struct ConndError: Error, Hashable, Sendable {
     case limitReached
     /// connd rejects the request because a field is invalid.
     case invalidRequest
-    /// connd runs in another network namespace than this process, and knows another network.
+    /// connd runs in another network namespace than this process, and reports another network.
     case otherNamespace
     /// connd wrongly rejected new connections, so this process guards none for a while (I11).
     case breakerOpen
@@ -26,7 +26,7 @@ public struct ConndError: Error, Hashable, Sendable {
   }
 
   public var code: Code
-  /// The reason in words, which may change with each version.
+  /// The reason for people. The text may change with each version.
   public var description: String
 
   public init(_ code: Code, _ description: String) {

@@ -22,13 +22,13 @@ public import Connectivity
   case invalidated(InvalidationError)
   /// connd asked whether the peer is alive, and the library sends a probe (E4).
   case asked
-  /// The connection is not guarded (C7, I11). If the code is ``ConndError/Code/notAvailable``,
-  /// guarding may begin later.
+  /// The connection is not guarded (C7, I11). If the error's code is
+  /// ``ConndError/Code/notAvailable``, guarding may begin later.
   case unguarded(ConndError)
 
   /// The reason why a connection is not viable.
   @nonexhaustive public enum NotViableReason: Hashable, Sendable {
-    /// The path passes no traffic, for this reason if connd knows it.
+    /// The path passes no traffic. The value is the reason, or `nil` if connd does not know it.
     case path(KernelPath.Reason?)
     /// connd reported that the connection is dead.
     case invalidated(Invalidation.Reason)
@@ -37,14 +37,15 @@ public import Connectivity
 
 /// The events of a connection, or of the connections of a gRPC channel, in order.
 ///
-/// Each sequence is a subscription of its own, for one task. The present state comes first, if it
-/// is known: the path, and what else would have to be known to understand the next events. A slow
-/// reader receives only the last 64 events. The events end with the guard or the channel.
+/// Each sequence is a separate subscription, for one task. The present state comes first, as far as
+/// it is known: the path, why the connection is not viable, whether a better path exists, and why
+/// the connection is not guarded. A slow reader receives only the last 64 events. The events end
+/// with the guard or the channel.
 public struct ConnectionEvents: AsyncSequence, Sendable {
   public typealias Element = ConnectionEvent
 
   private let stream: AsyncStream<ConnectionEvent>
-  /// Exists as long as the events are read.
+  /// The guard, which exists as long as a task reads its events.
   private let source: (any Sendable)?
 
   package init(_ stream: AsyncStream<ConnectionEvent>, of source: (any Sendable)? = nil) {

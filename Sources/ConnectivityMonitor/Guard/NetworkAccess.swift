@@ -8,7 +8,7 @@ public import Connectivity
 public struct NetworkAccess: Hashable, Sendable {
   /// Whether paths that cost money may be used: cellular networks, a phone's hotspot.
   public var allowsExpensiveAccess: Bool
-  /// Whether paths may be used on which the user asked to save data.
+  /// Whether constrained paths may be used, on which programs should save data.
   public var allowsConstrainedAccess: Bool
   /// Media that may not be used, whatever they cost.
   public var prohibitedMedia: Set<NetworkMedium>
@@ -46,7 +46,7 @@ public struct NetworkAccess: Hashable, Sendable {
   /// Allows every network.
   public static let unrestricted = NetworkAccess()
 
-  /// Allows only paths that cost no money, and on which the user did not ask to save data.
+  /// Allows only paths that cost no money and are not constrained.
   public static let inexpensive = NetworkAccess(
     allowsExpensiveAccess: false, allowsConstrainedAccess: false)
 

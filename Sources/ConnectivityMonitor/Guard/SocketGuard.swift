@@ -65,9 +65,9 @@ public final class SocketGuard: Sendable {
     }
   }
 
-  /// The events of the connection. Each access is a new subscription. The first one has all events
+  /// The events of the connection. Each access is a new subscription. The first one has the events
   /// since the beginning, and later ones begin with the present state. The events end when the
-  /// connection is no longer guarded. The connection is guarded as long as a task reads.
+  /// connection is no longer guarded. As long as a task reads the events, the guard exists.
   public var events: ConnectionEvents { ConnectionEvents(self.core.events(), of: self) }
 
   private let core: Core

@@ -89,7 +89,8 @@ extension NetworkPath {
 }
 
 extension NetworkPath {
-  /// Returns whether a ``PathMonitor`` returns the path after `other`. Only these properties count.
+  /// Returns whether a ``PathMonitor`` reports the path after `other`. Only the properties that are
+  /// listed here count.
   package func isNew(after other: NetworkPath) -> Bool {
     func isNew(_ path: KernelPath?, after other: KernelPath?) -> Bool {
       guard let path, let other else { return path != nil || other != nil }
@@ -112,10 +113,10 @@ extension NetworkPath {
   /// Whether sending costs money, as on a cellular network or a phone's hotspot, or `nil` if
   /// unknown.
   public var isExpensive: Bool? { self.path?.isExpensive }
-  /// Whether the user asked to save data.
+  /// Whether programs should save data.
   public var isConstrained: Bool { self.path?.isConstrained ?? false }
 
-  /// How far programs should save data. `ultra` is a satellite's link or 2G.
+  /// How far programs should save data. It is `ultra` for 2G and for satellite links.
   public var constraint: ConstraintLevel { self.path?.constraint ?? .none }
   /// The medium of the lowest link of the path, or `unknown` without a path.
   public var medium: NetworkMedium { self.path?.medium ?? .unknown }

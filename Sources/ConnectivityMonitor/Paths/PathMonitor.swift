@@ -15,8 +15,9 @@ public import Logging
 ///    path is ``NetworkPath/unknown``. connd is found as soon as its socket appears (C7).
 /// 2. Then each change follows, in order. A path is skipped if it has the same category, family,
 ///    DNS settings and refusal as the previous one, and for each family the same status, reason,
-///    links, medium, source, gateway, table, cost, constraint, validation and quality. Properties
-///    that a later version adds make no path new.
+///    links (and how many of them are guessed), medium, source, gateway, table, cost, constraint,
+///    validation, quality, and reason why unbound connections may not use it. Properties that a
+///    later version adds do not count.
 /// 3. A bounce is reported: if the path was lost and came back, ``NetworkPath/interrupted`` comes
 ///    in between, even if both paths are equal (T2). Connections may have died.
 /// 4. If connd goes away, the last path stays valid, so a restart has no effect. If connd is not

@@ -24,8 +24,8 @@ package struct Observers<Element: Sendable>: Sendable {
 
   package mutating func remove(_ id: UInt64) { self.continuations[id] = nil }
 
-  /// Removes all sequences. Finish the returned ones outside the lock, because their end takes the
-  /// lock.
+  /// Removes and returns all sequences. Finish them outside the lock, because their termination
+  /// handlers take the lock.
   package mutating func removeAll() -> [AsyncStream<Element>.Continuation] {
     defer { self.continuations = [:] }
     return Array(self.continuations.values)

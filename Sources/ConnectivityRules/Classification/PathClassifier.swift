@@ -211,7 +211,7 @@ package struct PathClassifier: Hashable, Sendable {
       statedByConfiguration: rules.lazy.compactMap(\.expensive).first,
       statedByUser: self.overrides.stated(of: chain, on: network, \.expensive?.isOn))
     let least: ConstraintLevel = chain.contains { $0.modem?.isSlow == true } ? .ultra : .none
-    // A user who saves data on a slow link does not raise its level.
+    // A user's wish to save data on a slow link does not lower its level to constrained.
     let stated = self.overrides.stated(of: chain, on: network, \.constrained?.isOn).map {
       $0 ? least == .none ? ConstraintLevel.constrained : least : .none
     }

@@ -5,9 +5,9 @@ package import Connectivity
 ///
 /// Implements rule K9.
 extension PathFacts {
-  /// Whether the path's packets are translated. The translator is a tun link that has the source
-  /// address, or part of the link below. DS-Lite uses the same addresses inside an `ip6tnl` link
-  /// (RFC 6333). A router with an IPv4 address translates nothing on this machine.
+  /// Whether this machine translates the path's packets. The translator is a tun link with the
+  /// source address, or works inside the link itself. DS-Lite uses the same addresses in an
+  /// `ip6tnl` link (RFC 6333). With an IPv4 gateway, this machine translates nothing.
   package var isTranslated: Bool {
     guard self.source?.address.isOfTranslator == true, let first = self.links.first,
       case .route(let route) = self.answer, route.gateway?.family != .ipv4
@@ -20,7 +20,7 @@ extension PathFacts {
     self.isTranslated && self.links.first?.isTunnel == true ? 1 : 0
   }
 
-  /// The place in the chain of the first tunnel, or `nil` without one.
+  /// The index of the first tunnel in the chain, or `nil` without a tunnel.
   package var firstTunnel: Int? {
     self.links.dropFirst(self.translators).firstIndex(where: \.isTunnel)
   }
@@ -52,8 +52,8 @@ extension PathFacts {
   }
 }
 
-/// The global IPv6 prefixes on which translated IPv4 depends (K9). The translator's own IPv6
-/// address is in one of them, and the kernel does not show in which.
+/// The global IPv6 prefixes on which translated IPv4 depends (K9). The translator's IPv6 address
+/// has one of these prefixes, but the kernel does not show which.
 package struct TranslationPrefixes: Hashable, Sendable {
   /// The prefixes of the link that the translated packets leave by.
   package var ofLink: Set<IPPrefix> = []
@@ -73,9 +73,9 @@ package struct TranslationPrefixes: Hashable, Sendable {
 }
 
 extension FlowReading {
-  /// Returns the reading with the loss of the source address, if a translated flow was made on
-  /// prefixes that are all gone. The address itself stays, but the translator cannot send from the
-  /// old IPv6 address.
+  /// Returns the reading with a lost source address if all prefixes are gone that a translated flow
+  /// was made with. The IPv4 address stays, but the translator cannot send from the old IPv6
+  /// address.
   func losingPrefixes(of made: NetworkIdentity) -> FlowReading {
     guard self.sourceLoss == nil, let former = made.translation?.ofLink, !former.isEmpty,
       let present = self.network.translation, former.isDisjoint(with: present.ofMachine)

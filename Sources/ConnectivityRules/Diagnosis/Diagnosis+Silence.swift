@@ -21,7 +21,7 @@ extension Diagnosis {
     let heard = survey.heardBeyond.union(survey.heardOnLink)
     let hasContrast = isOnlyOnLink ? !heard.isEmpty : !survey.heardBeyond.isEmpty
     guard hasContrast || !survey.heardByOther.isEmpty else { return nil }
-    // The only contrast may be a DNS server that loses queries, too.
+    // The only host that answers may be a DNS server that also loses queries.
     if hosts.count >= SocketCensus.minHosts, survey.heardBeyond.isSubset(of: facts.names.answered),
       !isOnlyOnLink, !facts.names.waiting.isEmpty
     {
@@ -30,7 +30,8 @@ extension Diagnosis {
     return Self.ofDestination(silent, survey, facts)
   }
 
-  /// The hosts and ports of all silent sockets are heard by other sockets of the same person.
+  /// Returns the diagnosis if other sockets of the same person hear the hosts and ports of all
+  /// silent sockets.
   private static func ofConnections(
     _ survey: SocketSurvey, _ facts: DiagnosisFacts
   ) -> Diagnosis? {

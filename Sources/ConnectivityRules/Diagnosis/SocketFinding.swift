@@ -9,8 +9,9 @@ package struct SocketFinding: Hashable, Sendable {
     case idle(Duration)
     /// The peer has not answered yet, and it is too early to say more.
     case waiting
-    /// The peer was heard between the samples. `isLossy`: data had to be sent again meanwhile, and
-    /// arrived. `isResending`: it has not arrived yet, or was sent again before.
+    /// The peer was heard between the samples. `isLossy`: data was sent again meanwhile, and
+    /// arrived. `isResending`: data was sent again, meanwhile or before, and may not have arrived
+    /// yet.
     case heard(isLossy: Bool, isResending: Bool = false)
     /// The peer does not answer. `isFull`: the socket holds at least one full segment.
     case silent(isFull: Bool)
@@ -73,9 +74,9 @@ extension SocketSample {
 }
 
 extension SocketSample.TCPState {
-  /// Whether data that was sent again since an earlier state has arrived. If the kernel's timer has
-  /// expired and nothing new was acknowledged since, this is unknown: the peer may acknowledge
-  /// small segments, while large ones are lost.
+  /// Whether data that was sent again since an earlier state is known to have arrived. This is not
+  /// known if the kernel's timer has expired and nothing new was acknowledged since. The peer may
+  /// acknowledge small segments, while large ones are lost.
   fileprivate func hasRepaired(since former: Self) -> Bool {
     self.timeouts == 0 && self.resent &- former.resent > self.sentAgain
   }

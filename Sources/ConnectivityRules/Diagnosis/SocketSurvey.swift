@@ -24,7 +24,7 @@ struct SocketSurvey {
   private var heardEnds: Set<Endpoint> = []
   /// The sockets that each person hears.
   private var persons: [UInt32: Moving] = [:]
-  /// The hosts to which this machine does not send the data of other persons than the subject's.
+  /// The hosts to which this machine does not send the data of sockets outside the subject.
   private var withheld: Set<Host> = []
   /// The silent sockets of all persons.
   private var allSilent: [SocketFinding] = []
@@ -130,9 +130,9 @@ struct SocketSurvey {
       }.map(\.host))
   }
 
-  /// The subject's silent sockets that hold full segments, if their hosts and ports are heard by
-  /// other sockets of the same person, and nothing is lost at random. Other silent sockets may have
-  /// another cause, if the same person hears nothing from their hosts and ports.
+  /// The subject's silent sockets that hold full segments, if other sockets of the same person hear
+  /// their hosts and ports, and nothing is lost at random. If the same person hears nothing from
+  /// the host and port of a silent socket, its silence may have another cause.
   var withLargePackets: [SocketFinding] {
     let silent = self.silent.filter { self.isHeard($0) }
     let areFull = silent.allSatisfy { $0.behaviour == .silent(isFull: true) }
@@ -145,8 +145,9 @@ struct SocketSurvey {
   /// is unknown until some of it arrives.
   var isResending: Bool { self.resendingHosts.count >= SocketCensus.minHosts }
 
-  /// The same, or some connections to several hosts are silent while the same person hears others
-  /// to the same ports. Then packets are lost that do not concern one destination.
+  /// Whether data is sent again to several hosts, or to hosts with connections that are silent
+  /// while the same person hears other connections to the same port. Then packets to more than one
+  /// destination are lost.
   var isStruggling: Bool {
     let silent = self.allSilent.filter { self.isHeard($0) }.map(\.host)
     return self.resendingHosts.union(silent).count >= SocketCensus.minHosts
@@ -171,11 +172,11 @@ struct SocketSurvey {
       }.map(\.host))
   }
 
-  /// The silent sockets to hosts and ports that no other socket of the same person hears. Only they
-  /// say something about the host.
+  /// The silent sockets to hosts and ports that no other socket of the same person hears. Only the
+  /// silence of these sockets is evidence about the host.
   var silentEnds: [SocketFinding] { self.silent.filter { !self.isHeard($0) } }
 
-  /// The hosts of silent ends that another person could hear.
+  /// The hosts of ``silentEnds`` to which this machine sends the data of other persons.
   var comparableHosts: Set<Host> { Set(self.silentEnds.map(\.host)).subtracting(self.withheld) }
 
   /// The silent sockets to hosts that another person hears, and the socket's own person does not.

@@ -10,8 +10,8 @@ package struct ChangeScope: Hashable, Sendable {
   private var addresses: Set<IPAddress> = []
   private var routes: Set<RouteChange> = []
   private var neighbours: Set<OnLink> = []
-  /// The links that lost a global IPv6 address, or have one that new connections do not use any
-  /// more (K9).
+  /// The links that lost a global IPv6 address, or that have a global IPv6 address that new
+  /// connections no longer use (K9).
   private var readdressed: Set<UInt32> = []
 
   private struct OnLink: Hashable {

@@ -9,7 +9,7 @@ package struct Flow: Hashable, Sendable {
   package var local: IPAddress?
   /// Whether the flow must not use a metered path (I8).
   package var forbidsExpensive: Bool
-  /// Whether the flow must not use a path on which the user wants to save data (I8).
+  /// Whether the flow must not use a constrained path, on which programs should save data (I8).
   package var forbidsConstrained: Bool
   /// How the flow's owner can ask the peer for a sign of life (E4).
   package var question: PeerQuestion
@@ -40,7 +40,8 @@ package struct Flow: Hashable, Sendable {
     self.forbidsExpensive && path.isMetered || self.forbidsConstrained && path.isConstrained
   }
 
-  /// The flow after it has moved to another path. Its socket or its peer chooses the address.
+  /// The flow after its connection has moved to another path. The kernel or the library chooses the
+  /// new address.
   package var migrated: Flow {
     var flow = self
     flow.local = nil

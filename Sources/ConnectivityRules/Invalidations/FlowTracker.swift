@@ -257,7 +257,7 @@ extension FlowTracker.Verdict {
   /// Whether the verdict is about an event. Later readings are compared with the state after it.
   package var isEvent: Bool { self.reason == .resumed || self.reason == .networkChanged }
 
-  /// Whether a connection that can move to another path survives (I12).
+  /// Whether a connection that can move to another path moves instead of ending (I12).
   package var isMigration: Bool { self.isRefutable }
 
   /// Whether the flow's own socket can refute the verdict (E1). Neither the cost of a path nor a

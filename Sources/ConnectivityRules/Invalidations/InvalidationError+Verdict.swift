@@ -13,7 +13,7 @@ extension FlowEvent {
         socket: verdict.evidence.map { SocketTestimony($0) }))
   }
 
-  /// The end of a flow as advice to move to the path of a new connection (I12).
+  /// The advice to move to the path of a new connection, instead of the end of the flow (I12).
   package var asMigration: Self {
     guard case .invalidation(var invalidation) = self else { return self }
     (invalidation.severity, invalidation.migrates) = (.advise, true)

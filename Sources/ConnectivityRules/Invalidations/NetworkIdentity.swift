@@ -81,7 +81,7 @@ package struct NetworkIdentity: Hashable, Sendable {
       identity.gatewayHardwareAddress = earlier.gatewayHardwareAddress
       identity.epoch = earlier.epoch
     }
-    // A translated flow depends on the prefixes that it was made with, and on no later one.
+    // A translated flow depends only on the prefixes that it was made with.
     if let translation = earlier.translation, !translation.ofLink.isEmpty {
       identity.translation = translation
     }

@@ -56,7 +56,7 @@ class Finding:
 
 class Play:
     def __init__(self, script, binary, name, reaper=None):
-        """`reaper`: the kind of a reaper, or None without one."""
+        """`reaper`: the kind of reaper to run, or None."""
         self.script, self.name, self.kind_of_reaper = script, name, reaper
         self.topology = script["topology"]
         self.uplinks = [Uplink(data) for data in self.topology["uplinks"]]

@@ -1,5 +1,5 @@
-"""A reaper beside a world's connections. It ends those of programs that know nothing of connd (R1
-to R6).
+"""A reaper beside a world's connections. It ends dead connections of programs that do not use connd
+(R1 to R6).
 
 Connections that connd has destroyed go on beside the new ones, until the reaper ends them.
 
@@ -16,7 +16,7 @@ import time
 from clients import check
 
 KINDS = ["reap", "guard"]
-PATIENCE = 3  # seconds that it waits for another path
+PATIENCE = 3  # seconds that connctl waits for another path
 LEFT = 8  # seconds that a destroyed connection goes on
 # The reaper decides by the peer's silence during its hold of 2 s. A connection that comes back
 # while it decides may end, too. Times are those of reading, and this loop may be late.
@@ -47,7 +47,7 @@ class Reaper:
         self.left[connection] = time.monotonic() + LEFT
 
     def take(self):
-        """Returns the connections that it has ended, or that have gone on long enough."""
+        """Returns the connections that the reaper has ended, or that have gone on long enough."""
         check(self.process.poll() is None, f"connctl ended by itself: {self.lines()}")
         done = [connection for connection, end in self.left.items() if connection.error or time.monotonic() > end]
         for connection in done:
@@ -55,7 +55,7 @@ class Reaper:
         return done
 
     def was_wrong(self, connection):
-        """Whether the peer of a connection that it has ended was heard shortly before."""
+        """Whether the peer of a connection was heard shortly before the reaper ended it."""
         return connection.was_heard(connection.ended - HOLD, connection.ended - DECISION)
 
     def lines(self):
@@ -70,7 +70,7 @@ class Reaper:
 
 
 def command():
-    """Holds each socket that it receives until its number comes again."""
+    """Holds each received socket until its number is received again."""
     near, held = socket.socket(fileno=0), {}
     while True:
         number, descriptors, _, _ = socket.recv_fds(near, 16, 1)

@@ -98,7 +98,7 @@ class Connection:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
 
     def was_reaped(self):
-        """Whether this machine has ended it: by the kernel, or disconnected, which resets the counts."""
+        """Whether this machine has ended the connection. Disconnecting it resets the counts."""
         if not self.error or not self.echoes:
             return False
         info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 136)

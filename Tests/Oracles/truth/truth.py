@@ -62,7 +62,7 @@ class Run:
 class Truth:
     def __init__(self, binary, worlds, tries):
         self.directory = tempfile.mkdtemp(prefix="connd-truth-")
-        # They may be rebuilt during the run.
+        # The programs may be rebuilt during the run.
         self.binary = shutil.copy(binary, self.directory)
         shutil.copy(f"{os.path.dirname(binary)}/connctl", self.directory)
         self.worlds, self.tries = worlds, tries

@@ -9,8 +9,8 @@ final class TranslatedNetwork {
   enum Form: CaseIterable, Sendable {
     /// The tun link `clat` has the IPv4 address and the default route, as with clatd.
     case link
-    /// The Wi-Fi link has both, as with NetworkManager. There a program in the kernel translates
-    /// what leaves by the link. Here the other end of the link does.
+    /// The Wi-Fi link has both, as with NetworkManager, whose program in the kernel translates the
+    /// link's packets. In this test, the other end of the link translates them.
     case address
   }
 

@@ -1,6 +1,6 @@
 import TestKit
 
-/// Troubles at the same time, and the verdicts that are true of them.
+/// Faults at the same time, and the verdicts that are true for them.
 struct WhyCombination: CustomStringConvertible {
   typealias Family = WhyBench.Family
 
@@ -14,7 +14,7 @@ struct WhyCombination: CustomStringConvertible {
     var address: String { self.isBeyond ? self.family.hosts[self.host] : self.family.neighbour }
   }
 
-  /// One trouble.
+  /// One fault.
   enum Part: Equatable {
     /// A local firewall drops or rejects the packets of a user, to some hosts or to all.
     case blocked(user: UInt32, verb: String, hosts: [Int])
@@ -22,7 +22,7 @@ struct WhyCombination: CustomStringConvertible {
     case answersDropped(user: UInt32)
     /// A percentage of packets is lost in the router.
     case loss(Int)
-    /// Nothing beyond the link answers by this family.
+    /// Nothing beyond the link answers in this family.
     case network(Family)
     case names
     case host(Int)
@@ -44,7 +44,7 @@ struct WhyCombination: CustomStringConvertible {
     self.families = random.oneIn(3) ? Family.allCases : [random.pick(Family.allCases)]
     for _ in 0..<random.number(0...3) {
       let part = self.part(&random)
-      // Two rules of one kind are one trouble.
+      // Two equal rules are one fault.
       if !self.parts.contains(part) { self.parts.append(part) }
     }
   }
@@ -142,7 +142,7 @@ struct WhyCombination: CustomStringConvertible {
 
   /// Whether something is wrong for a user.
   func concerns(_ user: UInt32) -> Bool {
-    // Queries that do not leave the machine leave no socket.
+    // A query that cannot leave the machine leaves no socket that connd could read.
     let areNamesSeen = !self.parts.contains { part in
       if case .blocked(WhyBench.other, _, hosts: []) = part { true } else { false }
     }
@@ -150,7 +150,7 @@ struct WhyCombination: CustomStringConvertible {
       || self.ends.contains { self.isDead($0, for: user) }
   }
 
-  /// Whether the answer to a user is true. An unknown part is never wrong.
+  /// Whether the answer to a user is true. The verdict `unknown` is always true.
   func isTrue(_ report: WhyBench.Report, for user: UInt32) -> Bool {
     let dead = self.ends.filter { self.isDead($0, for: user) }
     let live = self.ends.filter { !self.isDead($0, for: user) }

@@ -1,5 +1,5 @@
-"""outage.py SERVER SECONDS: guards a connection that is to continue soon after an outage, has the
-network lose all answers for a time, and prints how soon it continued, and its options (C11)."""
+"""outage.py SERVER SECONDS: guards a connection with options that shorten outages (C11). Lets the
+network lose all answers for a time. Prints the options, and how soon the connection continued."""
 
 import socket
 import subprocess
@@ -30,7 +30,7 @@ def main(server, seconds):
     while option(sock, TCP_RTO_MAX_MS) not in ("unknown", 2000) and time.monotonic() < end:
         time.sleep(0.05)
     before = option(sock, TCP_USER_TIMEOUT), option(sock, TCP_RTO_MAX_MS)
-    # Beyond the machine: its packets arrive, and the answers do not.
+    # The fault is beyond the machine: its packets arrive, but the answers are lost.
     lost = ["ip", "-n", "net", "route", "add", "blackhole", sock.getsockname()[0]]
     subprocess.run(lost, check=True)
     sock.sendall(b"x\n")

@@ -1,12 +1,13 @@
 #!/bin/bash
-# Outages beyond the machine, with the options that shorten them where the kernel has them (C11).
-# A kernel before 6.15 has only one of the two, which alone would end the connection.
+# Outages beyond the machine, with the options that shorten them, if the kernel has these (C11). A
+# kernel before 6.15 has only one of the two, which alone would end the connection.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 . ./connection.sh
 . ./uplinks.sh
 
-# outage SECONDS OPTIONS: the connection continues after an outage, and had these options.
+# outage SECONDS OPTIONS: checks that the connection had these options, and that it continues after
+# an outage.
 outage() {
     local said
     said=$(python3 -B outage.py $server "$1") || { echo "$said"; return 1; }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Dead connections of programs that know nothing of connd: connd-reap.service under systemd, and
+# Dead connections of programs that do not use connd: connd-reap.service under systemd, and
 # `connctl run --guard` with each of Yama's restrictions and with kernel TLS. The machine has a
 # cable and a modem (two veths).
 cd "$(dirname "$(readlink -f "$0")")" || exit
@@ -38,8 +38,8 @@ echo "# the service, as installed"
 check "R6 connd-reap.service is disabled by default" is disabled systemctl is-enabled connd-reap.service
 check "R6 connd-reap.service is not running by default" is inactive systemctl is-active connd-reap.service
 check "R6 the installed options are those of a dry run" is 'CONND_REAP=--dry-run' grep -v '^#' /etc/connd/reap.conf
-# They send all the time: Open vSwitch brings NAT, so that the silence of idle ones would prove
-# nothing (E0).
+# The programs send all the time. Open vSwitch loads NAT, so the silence of idle connections would
+# prove nothing (E0).
 start first 7
 start second 7
 start session 22

@@ -7,7 +7,7 @@ import Testing
 @testable import ConndServer
 
 extension FlowTableTests {
-  /// A connection of QUIC from eth0, which can move to another path.
+  /// A QUIC connection from eth0, which can move to another path.
   private func quic(_ id: UInt64, migrates: Bool = true) -> FlowTable.Registration {
     var registration = self.registration(id, local: self.local)
     registration.flow.destination.transport = Transport(17, localPort: 4711, remotePort: 443)
@@ -32,7 +32,7 @@ extension FlowTableTests {
     self.look(&table)
     #expect(try self.evaluate(&table) == ["1 move eth1", "2 destroy interfaceLost"])
     #expect(table.count == 1)
-    // It goes on by the other link, and comes back when that is lost, too.
+    // The connection continues over the other link, and comes back if that link is lost, too.
     self.look(&table)
     #expect(try self.evaluate(&table) == [])
     self.leadNowhere()
@@ -58,7 +58,7 @@ extension FlowTableTests {
     #expect(try self.evaluate(&table, at: 2) == ["1 path eth1"])
   }
 
-  @Test("I12 a connection that had lost its address before it was registered → move")
+  @Test("I12 a connection lost its address before it was registered → move")
   func migratedBefore() throws {
     try self.lead(by: 3, metric: 50)
     var table = FlowTable()
@@ -68,7 +68,7 @@ extension FlowTableTests {
     #expect(table.count == 1)
   }
 
-  @Test("I8 I12 a forbidden path ends also a connection that can migrate")
+  @Test("I8 I12 the path of a connection that can migrate becomes forbidden → destroyed")
   func forbidden() throws {
     var table = FlowTable()
     var registration = self.quic(1)
@@ -81,7 +81,7 @@ extension FlowTableTests {
   }
 
   @Test(
-    "E1 a peer that was heard in a grace period spares a flow without TCP",
+    "E1 I12 the peer of a UDP flow is heard in the grace period → the flow is spared",
     arguments: [true, false])
   func heardInGrace(isHeard: Bool) throws {
     var table = FlowTable()
@@ -117,7 +117,7 @@ extension FlowTableTests {
     #expect(try self.evaluate(&table, at: 0.8) == ["1 destroy interfaceLost"])
   }
 
-  @Test("E1 a packet from before the change arrives after it → the flow is not spared")
+  @Test("E1 I12 the peer is heard within 100 ms after the change → the flow is not spared")
   func heardLate() throws {
     var table = FlowTable()
     _ = try self.add(self.quic(1, migrates: false), to: &table)

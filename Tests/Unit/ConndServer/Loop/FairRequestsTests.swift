@@ -193,7 +193,7 @@ struct FairRequestsTests {
     #expect(mailbox.waitingMessages == 0 && room.refusals == 0)
   }
 
-  @Test("D4 a client testifies often → its requests need no answers, and it may continue")
+  @Test("D4 a client often reports that it hears its peer → no request is refused")
   func testimony() async {
     let room = Room(32 << 10)
     let mailbox = room.mailbox(1, of: 1000)

@@ -6,8 +6,7 @@ import Testing
 
 @testable import ConndServer
 
-/// Translated IPv4 (K9), in a kernel that a test writes: by a tun link, or by the Wi-Fi link
-/// itself.
+/// Translated IPv4 (K9) in a simulated kernel: by a tun link, or by the Wi-Fi link itself.
 @Suite("Translated IPv4, in the loop")
 struct TranslationTests {
   enum Form: CaseIterable {
@@ -90,7 +89,7 @@ struct TranslationTests {
     #expect(lower?.name == (form == .link ? "wlan0" : nil) && lower?.isGuess != true)
   }
 
-  @Test("K9 the network is that of IPv6, behind a cable as well", arguments: Form.allCases)
+  @Test("K9 translated IPv4 over a cable → the network is that of IPv6", arguments: Form.allCases)
   func network(form: Form) throws {
     let loop = try self.started(form) { $0.linkTable[4]?.device.hasPhy80211 = false }
     let networks = try loop.loop.ask { queries throws(KernelUnavailable) in
@@ -100,7 +99,7 @@ struct TranslationTests {
   }
 
   @Test(
-    "K9 without an IPv6 path below, translated IPv4 has none; it comes back in time",
+    "K9 the IPv6 path below is lost → no path; it comes back in time → nothing is destroyed",
     arguments: Form.allCases)
   func withoutIPv6(form: Form) throws {
     var loop = try self.started(form)
@@ -129,7 +128,7 @@ struct TranslationTests {
   }
 
   @Test(
-    "K9 I1 another prefix replaces it → destroyed immediately; new flows and the path go on",
+    "K9 I1 the prefix below is replaced → destroyed immediately; new flows and the path go on",
     arguments: Form.allCases)
   func prefixReplaced(form: Form) throws {
     var loop = try self.started(form)
@@ -145,7 +144,7 @@ struct TranslationTests {
   }
 
   @Test(
-    "K9 E2 the router below changes, the prefix stays → an idle flow's owner asks",
+    "K9 E2 the router below changes, and the prefix stays → the owner of an idle flow asks",
     arguments: Form.allCases)
   func asked(form: Form) throws {
     var loop = try self.started(form)
@@ -162,7 +161,7 @@ struct TranslationTests {
   }
 
   @Test(
-    "K9 W5 M2 translated IPv4 is left for another link, and is another way itself",
+    "K9 W5 M2 one of two links translates IPv4 → each link is the other way of the other one",
     arguments: Form.allCases)
   func otherWay(form: Form) throws {
     for isDefault in [true, false] {

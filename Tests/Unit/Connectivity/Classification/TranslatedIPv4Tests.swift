@@ -69,7 +69,7 @@ struct TranslatedIPv4Tests {
   }
 
   @Test(
-    "K9 I0 one of the prefixes that a translated flow was made with is left → it goes on",
+    "K9 I0 one of a translated flow's first prefixes remains → nothing is destroyed",
     arguments: [
       Self.made, Self.reading(["2001:db8:a::6"]), Self.reading(["2001:db8:b::5", "2001:db8:a::5"]),
       // Another link has the prefix, and sends the packets.
@@ -109,7 +109,7 @@ struct TranslatedIPv4Tests {
     #expect(flow.see(Self.reading(["2001:db8:b::5"])) == "destroy sourceAddressLost")
   }
 
-  @Test("K9 a later prefix does not save a flow; the first prefixes do, in any order")
+  @Test("K9 later prefixes alone do not keep a flow; its first prefixes do, in any order")
   func laterPrefix() {
     var flow = self.flow(on: Self.reading(["2001:db8:a::5", "2001:db8:b::5"]))
     #expect(flow.see(Self.reading(["2001:db8:b::5", "2001:db8:c::5"])) == nil)
@@ -117,7 +117,7 @@ struct TranslatedIPv4Tests {
     #expect(flow.see(Self.reading(["2001:db8:c::5"])) == "destroy sourceAddressLost")
   }
 
-  @Test("K9 unknown prefixes end nothing")
+  @Test("K9 the prefixes are unknown → nothing is destroyed")
   func unknownPrefixes() {
     var flow = self.flow(on: Self.reading([]))
     #expect(flow.see(Self.reading(["2001:db8:a::5"])) == nil)
@@ -128,7 +128,7 @@ struct TranslatedIPv4Tests {
 
   // MARK: - Questions
 
-  @Test("K9 E2 a change of the IPv6 path below touches a translated flow")
+  @Test("K9 E2 the IPv6 path below changes → the change touches a translated flow")
   func touched() throws {
     func address(
       _ address: IPAddress, on link: UInt32 = 3, _ flags: AddressFlags = []

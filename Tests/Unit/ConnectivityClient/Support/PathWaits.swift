@@ -1,6 +1,6 @@
 import Connectivity
 
-/// The words of the paths that callers received.
+/// The paths that waiting callers received, as text.
 final class PathWaits: Sendable {
   private let words: AsyncStream<String>.Continuation
   let stream: AsyncStream<String>

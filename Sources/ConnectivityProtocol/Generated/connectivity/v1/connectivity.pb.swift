@@ -281,10 +281,10 @@ public enum Connectivity_V1_ThreeWayCategory: ProtobufEnum {
 public enum Connectivity_V1_ConstraintLevel: ProtobufEnum {
   /// Programs need not save data.
   case unspecified
-  /// The user asked to save data.
+  /// Programs should save data, because the user or the configuration asks for it.
   case constrained
-  /// The link carries so little that programs should send only what cannot wait. connd sees that a
-  /// modem uses 2G. The configuration names other links, such as those by satellite.
+  /// The link carries so little that programs should send only what cannot wait: a modem uses 2G, or
+  /// the configuration says so, for example for a satellite link.
   case ultraConstrained
   case UNRECOGNIZED(Int)
 
@@ -758,7 +758,7 @@ public enum Connectivity_V1_OtherWayReason: ProtobufEnum {
   case strictFilter
   /// The modem is in another operator's network.
   case roaming
-  /// The user asked to save data on the other path.
+  /// Programs should save data on the other path.
   case constrained
   /// The other path costs money, or may cost money, and the user has not allowed that.
   case expensive
@@ -2351,7 +2351,7 @@ public struct Connectivity_V1_Flow: Message {
   /// POLICY).
   public var forbidsExpensive: Bool = false
 
-  /// The channel forbids constrained paths, on which the user asked to save data.
+  /// The channel forbids constrained paths, on which programs should save data.
   public var forbidsConstrained: Bool = false
 
   /// The ports of the connection, as returned by getsockname(2) and getpeername(2), and its protocol
@@ -2467,10 +2467,11 @@ public struct Connectivity_V1_RemoveFlow: Message {
   }
 }
 
-/// The flow's peer has just acknowledged a packet that was sent after connd's advice. Only for flows
-/// of protocols other than TCP, with sockets that show connd nothing, and without `migrates`. connd
-/// spares the flow at the end of its grace period, and judges it again after the next change. connd
-/// does not answer, and ignores an unknown flow, which it may have ended at the same time.
+/// The flow's peer has just acknowledged a packet that was sent after connd's advice. connd spares
+/// the flow at the end of its grace period, and judges it again after the next change. Send this at
+/// least 100 ms after the advice: connd ignores it earlier. connd also ignores it for TCP flows, for
+/// flows with `migrates`, and for unknown flows, which connd may have ended at the same time. connd
+/// does not answer.
 public struct Connectivity_V1_FlowHeard: Message {
   public var id: UInt64 = 0
 
@@ -2610,8 +2611,8 @@ public struct Connectivity_V1_FlowInvalidation: Message {
 
   /// The connection's path is lost, or should not be used any longer. The client moves the
   /// connection to `path`: its source, over its link. If `path` is not satisfied, the client waits
-  /// for the next `path` of the flow. connd goes on guarding the flow under its id, without a local
-  /// address: on the path of a new connection. `severity` is ADVISE. Only for a flow with
+  /// for the next `path` of the flow. connd continues to guard the flow under its id, on the path of
+  /// a new connection and without a local address. `severity` is ADVISE. Only for a flow with
   /// `migrates`.
   public var migrate: Bool = false
 
