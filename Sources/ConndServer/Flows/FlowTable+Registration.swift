@@ -175,14 +175,13 @@ extension FlowTable {
     switch actions.first {
     case .end(var verdict):
       let path = try reader.flowPath(to: flow.destination)
-      let moves = flow.migrates && verdict.isMigration
-      if moves, flow.forbids(path.judged) { verdict.reason = .policy }
+      if flow.migrates, flow.forbids(path.judged) { verdict.reason = .policy }
       let end = FlowEvent.invalidation(
         verdict,
         since?.cause
           ?? ChangeCause(.registration, "diedBefore", interface: made.interface, learntLate: true),
         path.shown)
-      guard moves, verdict.reason != .policy else { return end }
+      guard flow.migrates, verdict.isMigration else { return end }
       self.move(flow, registration.key, of: account, to: path)
       return end.asMigration
     case .report(let verdict):

@@ -65,14 +65,14 @@ struct ModemCache {
   /// Replaces the links of ModemManager.
   mutating func update(to links: [String: ModemLink]) {
     self.links = links
-    self.generations = self.generations.filter { links[$0.key] != nil }
-      .merging(links.compactMapValues(\.generation)) { $1 }
+    if self.generations.count >= Self.maxModems { self.generations = [:] }
+    self.generations.merge(links.compactMapValues(\.generation)) { $1 }
   }
 
   /// Replaces one link of ModemManager.
   mutating func update(_ interface: String, to link: ModemLink?) {
     self.links[interface] = link
-    self.generations[interface] = link.flatMap { $0.generation ?? self.generations[interface] }
+    if let generation = link?.generation { self.generations[interface] = generation }
   }
 
   /// Returns a link with the known facts about its modem.
@@ -105,6 +105,7 @@ struct ModemCache {
     } else if let before {
       var modem = ModemLink.silent
       modem.mobileOperator = before
+      modem.generation = self.generations[facts.link.name]
       facts.modem = modem
     }
     return facts
@@ -114,6 +115,7 @@ struct ModemCache {
   mutating func note(_ event: KernelEvent) {
     guard case .linkRemoved(let link) = event else { return }
     self.known[link.index] = nil
+    self.generations[link.name] = nil
     self.lines[link.index] = nil
   }
 }

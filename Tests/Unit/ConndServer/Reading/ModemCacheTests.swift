@@ -85,6 +85,9 @@ struct ModemCacheTests {
     _ = loop.turn(sources: .modems)
     #expect(try loop.guardFlow(3) == ["3 path eth0"])
     loop.modems.updates = [.modems(["eth0": ModemLink(generation: .second, isRoaming: true)])]
+    // 2G is ultra-constrained (K10), also if ModemManager names no technology for a moment.
+    #expect(loop.turn(sources: .modems) == ["3 path eth0"])
+    loop.modems.updates = [.modems(["eth0": ModemLink(isRoaming: true)])]
     #expect(loop.turn(sources: .modems) == [])
     loop.modems.updates = [.modems([:])]
     #expect(loop.turn(sources: .modems) == [], "the service has ended")
