@@ -279,7 +279,6 @@ public enum Connectivity_V1_ThreeWayCategory: ProtobufEnum {
 /// How far programs should save data. A higher level includes the lower ones. Treat an unknown value
 /// as CONSTRAINED.
 public enum Connectivity_V1_ConstraintLevel: ProtobufEnum {
-  /// Programs need not save data.
   case unspecified
   /// Programs should save data, because the user or the configuration asks for it.
   case constrained
@@ -1518,7 +1517,7 @@ public struct Connectivity_V1_Status: Message {
   public mutating func clearExpensive() { self._expensive = nil }
   private var _expensive: Bool?
 
-  /// Whether programs should save data on this path: constraint_level is above UNSPECIFIED.
+  /// Whether programs should save data on this path.
   public var constrained: Bool = false
 
   /// The path to the default destination, in each family.
@@ -1558,8 +1557,14 @@ public struct Connectivity_V1_Status: Message {
   public mutating func clearDns() { self._dns.clear() }
   private var _dns = Nested<Connectivity_V1_Dns>()
 
-  /// How far programs should save data on this path.
-  public var constraintLevel: Connectivity_V1_ConstraintLevel = Connectivity_V1_ConstraintLevel()
+  /// How far programs should save data on this path. Not set if they need not.
+  public var constraintLevel: Connectivity_V1_ConstraintLevel {
+    get { self._constraintLevel ?? Connectivity_V1_ConstraintLevel() }
+    set { self._constraintLevel = newValue }
+  }
+  public var hasConstraintLevel: Bool { self._constraintLevel != nil }
+  public mutating func clearConstraintLevel() { self._constraintLevel = nil }
+  private var _constraintLevel: Connectivity_V1_ConstraintLevel?
 
   public init() {}
 
@@ -1599,7 +1604,7 @@ public struct Connectivity_V1_Status: Message {
     writer.write(self.family, as: 12)
     writer.write(self.networkNamespace, as: 13)
     self._dns.write(to: &writer, as: 14)
-    writer.write(self.constraintLevel, as: 15)
+    if let value = self._constraintLevel { writer.write(present: value, as: 15) }
   }
 }
 
@@ -1697,7 +1702,7 @@ public struct Connectivity_V1_Path: Message {
   public mutating func clearExpensive() { self._expensive = nil }
   private var _expensive: Bool?
 
-  /// Whether programs should save data: constraint_level is above UNSPECIFIED.
+  /// Whether programs should save data.
   public var constrained: Bool = false
 
   /// The evidence for the medium.
@@ -1756,8 +1761,14 @@ public struct Connectivity_V1_Path: Message {
   public mutating func clearObjection() { self._objection = nil }
   private var _objection: Connectivity_V1_OtherWayReason?
 
-  /// How far programs should save data on this path.
-  public var constraintLevel: Connectivity_V1_ConstraintLevel = Connectivity_V1_ConstraintLevel()
+  /// How far programs should save data on this path. Not set if they need not.
+  public var constraintLevel: Connectivity_V1_ConstraintLevel {
+    get { self._constraintLevel ?? Connectivity_V1_ConstraintLevel() }
+    set { self._constraintLevel = newValue }
+  }
+  public var hasConstraintLevel: Bool { self._constraintLevel != nil }
+  public mutating func clearConstraintLevel() { self._constraintLevel = nil }
+  private var _constraintLevel: Connectivity_V1_ConstraintLevel?
 
   public init() {}
 
@@ -1801,7 +1812,7 @@ public struct Connectivity_V1_Path: Message {
     self._validation.write(to: &writer, as: 14)
     if let value = self._quality { writer.write(present: value, as: 15) }
     if let value = self._objection { writer.write(present: value, as: 16) }
-    writer.write(self.constraintLevel, as: 17)
+    if let value = self._constraintLevel { writer.write(present: value, as: 17) }
   }
 }
 

@@ -1096,8 +1096,14 @@ public struct Connectivity_V1_Link: Message {
   public mutating func clearQuality() { self._quality = nil }
   private var _quality: Connectivity_V1_Quality?
 
-  /// How far programs should save data on the link.
-  public var constraintLevel: Connectivity_V1_ConstraintLevel = Connectivity_V1_ConstraintLevel()
+  /// How far programs should save data on the link. Not set if they need not.
+  public var constraintLevel: Connectivity_V1_ConstraintLevel {
+    get { self._constraintLevel ?? Connectivity_V1_ConstraintLevel() }
+    set { self._constraintLevel = newValue }
+  }
+  public var hasConstraintLevel: Bool { self._constraintLevel != nil }
+  public mutating func clearConstraintLevel() { self._constraintLevel = nil }
+  private var _constraintLevel: Connectivity_V1_ConstraintLevel?
 
   public init() {}
 
@@ -1153,7 +1159,7 @@ public struct Connectivity_V1_Link: Message {
     writer.write(self.lowerGuessed, as: 20)
     for value in self.alternativeNames { writer.write(present: value, as: 21) }
     if let value = self._quality { writer.write(present: value, as: 22) }
-    writer.write(self.constraintLevel, as: 23)
+    if let value = self._constraintLevel { writer.write(present: value, as: 23) }
   }
 }
 
