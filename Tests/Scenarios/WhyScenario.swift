@@ -136,7 +136,6 @@ struct WhyScenario {
   @Test("Q7 E4 --ask: the peer of an idle connection answers, or is silent")
   func peer() throws {
     let bench = try WhyBench([.ipv4], ports: [7000])
-    try bench.endTraffic()
     let host = WhyBench.Family.ipv4.hosts[0]
     let program = try bench.lab.namespace.spawn(
       WhyBench.command(
@@ -145,11 +144,14 @@ struct WhyScenario {
           "import signal, socket; s = socket.create_connection(('\(host)', 7000)); print('open', flush=True); signal.pause()",
         ], as: WhyBench.user))
     try program.line { $0 == "open" }
-    try waitUntil("it is idle") { try bench.why(inside: true).verdict == "unknown" }
-    #expect(try bench.why(["--ask"], inside: true).verdict == "nothingWrong")
+    let process = "\(program.processIdentifier)"
+    try waitUntil("it is idle") { try bench.why([process], inside: true).verdict == "unknown" }
+    #expect(try bench.why([process, "--ask"], inside: true).verdict == "nothingWrong")
     try bench.filterOutside("\(WhyBench.Family.ipv4.to(0)) drop")
-    try waitUntil("it is idle again") { try bench.why(inside: true).verdict == "unknown" }
-    #expect(try bench.why(["--ask"], inside: true).verdict != "nothingWrong")
+    try waitUntil("it is idle again") {
+      try bench.why([process], inside: true).verdict == "unknown"
+    }
+    #expect(try bench.why([process, "--ask"], inside: true).verdict != "nothingWrong")
   }
 
   @Test("D7 a diagnosis ends → no timer is left, and connd sleeps")

@@ -100,6 +100,7 @@ extension FlowTableTests {
     guard isHeard else { return }
     // The next change judges the flow again.
     self.kernel.setState(of: 2, .noCarrier)
+    try self.lead(by: 3)
     self.look(&table)
     #expect(try self.evaluate(&table, at: 2) == ["1 destroy interfaceLost"])
   }
@@ -113,6 +114,7 @@ extension FlowTableTests {
     _ = try self.evaluate(&table)
     self.heard(1, &table, at: 0.5)
     self.kernel.setState(of: 2, .noCarrier)
+    try self.lead(by: 3)
     table.examineAll(.init(trigger: .timer, time: Instant(sinceStart: .seconds(0.8))))
     #expect(try self.evaluate(&table, at: 0.8) == ["1 destroy interfaceLost"])
   }
