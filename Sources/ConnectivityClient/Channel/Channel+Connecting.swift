@@ -155,7 +155,11 @@ extension Channel {
   /// - Returns: Why nothing may be sent, or `nil` if the connection may be made.
   private func objection(to connection: Connection, _ hub: GuardHub) async -> Outcome? {
     let isRestricted = self.isRestricted
-    guard let asked = self.guarding(connection, hub, isRestricted: isRestricted) else { return nil }
+    let asked = self.guarding(connection, hub, isRestricted: isRestricted)
+    if !connection.isLocal, asked?.onlyAsks ?? true {
+      connection.unguardedReason = connection.unguardedReason ?? DestinationBreaker.openReason
+    }
+    guard let asked else { return nil }
     connection.flow = asked.onlyAsks ? nil : asked
     let answer = await asked.answer(isRestricted: isRestricted)
     if let path = answer.path { connection.path = path }
@@ -210,7 +214,8 @@ extension Channel {
       state.attempts[connection.serial] = nil
       guard state.machine.isConnecting(id) else { return ([], nil) }
       state.connections[id] = connection
-      state.events.yield(state.news.begin(on: connection.path))
+      state.events.yield(
+        state.news.begin(on: connection.path, unguarded: connection.unguardedReason))
       let losers = (
         state.takeAttempts { $0.id == id }, state.guards, state.resolver,
         state.machine.silentConnection(beside: id)?.stalledSince != nil
@@ -288,8 +293,14 @@ extension Channel {
     case .stall(let event): self.handle(event, of: id, serial)
     case .unguarded(let obstacle):
       let connection = self.state.withLock { state in
-        state.events.yield([.unguarded(obstacle.error)])
-        return state.attempts[serial]
+        if let connection = state.connections[id], connection.serial == serial {
+          state.events.yield(state.news.unguarded(obstacle.error))
+          return Optional(connection)
+        }
+        // The event follows once calls use the connection.
+        let connection = state.attempts[serial]
+        connection?.unguardedReason = obstacle.error
+        return connection
       }
       self.logger?.info(
         "the connection is not guarded: \(obstacle.rawValue)", metadata: connection?.metadata)

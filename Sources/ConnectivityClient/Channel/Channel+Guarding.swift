@@ -82,6 +82,8 @@ extension Channel {
   private func handle(_ report: ConnectionGuard.Report, of connection: Connection) {
     let (event, phase) = (report.event, report.phase)
     connection.note(event)
+    connection.unguardedReason =
+      if case .refused(let refusal) = event { ConndError(refusal) } else { nil }
     report.warn(self.logger, connection.metadata)
     self.publish(of: connection) { $0.record(event, for: self.settings.config.access) }
     if let invalidation = self.settings.config.access.invalidation(by: event) {
@@ -107,6 +109,7 @@ extension Channel {
 
   private func handle(_ absence: ConndAbsence, of connection: Connection, _ hub: GuardHub) {
     connection.note(nil)
+    connection.unguardedReason = absence.error
     switch absence {
     case .disconnected(let why):
       self.logger?.info(

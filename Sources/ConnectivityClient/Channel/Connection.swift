@@ -32,6 +32,7 @@ final class Connection: Sendable {
   let target: FixedAddress
   /// Whether the connection uses no network: a Unix socket, or loopback.
   let isLocal: Bool
+  private let unguarded = Mutex<ConndError?>(nil)
   /// The link of the other way that the connection is bound to, or `nil` for the default way (W2).
   let link: String?
   let start = ContinuousClock.now
@@ -179,6 +180,12 @@ final class Connection: Sendable {
   func note(_ event: FlowEvent?) {
     guard let inquirer = self.core.state.withLock({ $0.inquirer }) else { return }
     self.eventLoop.execute { inquirer.value.note(event) }
+  }
+
+  /// Why the connection is not guarded, or `nil` if it is.
+  var unguardedReason: ConndError? {
+    get { self.unguarded.withLock { $0 } }
+    set { self.unguarded.withLock { $0 = newValue } }
   }
 
   /// Whether calls have the connection, even if they have not started yet.

@@ -59,16 +59,21 @@ package struct ConnectionNews: Sendable {
 
   /// Records that a new connection has replaced the previous one.
   ///
-  /// - Parameter path: The path of the new connection, or `nil` if unknown.
-  package mutating func begin(on path: KernelPath?) -> [ConnectionEvent] {
-    self.unguardedReason = nil
+  /// - Parameters:
+  ///   - path: The path of the new connection, or `nil` if unknown.
+  ///   - reason: Why the connection is not guarded, or `nil` if it is.
+  package mutating func begin(
+    on path: KernelPath?, unguarded reason: ConndError? = nil
+  ) -> [ConnectionEvent] {
+    self.unguardedReason = reason
+    let unguarded = reason.map { [ConnectionEvent.unguarded($0)] } ?? []
     guard let path else {
       self.path = nil
-      return self.viability(nil) + self.betterPath(false)
+      return self.viability(nil) + self.betterPath(false) + unguarded
     }
     let events = self.changed(to: path)
     let obstacle = path.status == .unknown ? nil : Self.obstacle(on: path)
-    return events + self.viability(obstacle) + self.betterPath(false)
+    return events + self.viability(obstacle) + self.betterPath(false) + unguarded
   }
 
   private mutating func changed(to path: KernelPath) -> [ConnectionEvent] {

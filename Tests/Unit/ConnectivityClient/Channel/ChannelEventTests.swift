@@ -43,6 +43,22 @@ struct ChannelEventTests {
     }
   }
 
+  @Test("C7 connd is not running → the channel reports it, also to a later reader")
+  func absent() async throws {
+    try await EchoServer.serving { port, _ in
+      var config = NetworkAwareTransport.Config.defaults
+      config.socket = ConndSocket(path: "/nonexistent/connd.sock", guardsLoopback: true)
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+        client, transport in
+        var events = transport.events.makeAsyncIterator()
+        _ = try await client.echo()
+        await #expect(events.next().map(Self.word) == "unguarded")
+        var late = transport.events.makeAsyncIterator()
+        await #expect(late.next().map(Self.word) == "unguarded")
+      }
+    }
+  }
+
   @Test("I10 a path is lost and returns within the grace period → the channel reports both")
   func grace() async throws {
     try await playingNetwork { network, client, transport, _ in
