@@ -43,21 +43,11 @@ final class HeldSocket: SocketOptions {
     case shutDown = "shut down"
   }
 
-  /// Ends the connection (R4). If it were only disconnected, a program that polls for input alone
-  /// would spin.
+  /// Ends the connection (R4).
   ///
-  /// - Parameter link: The link of the connection. The reset leaves by it or not at all: on another
-  ///   link, its source address would be wrong.
+  /// - Parameter link: The link of the connection.
   func end(link: UInt32?) -> Ending {
-    if !(link.map { self.set(SOL_SOCKET, Option.bindToLink, CInt(bitPattern: $0)) } ?? false) {
-      _ = self.set(SOL_SOCKET, SO_DONTROUTE, 1)
-    }
-    var none = sockaddr()
-    none.sa_family = sa_family_t(AF_UNSPEC)
-    let isDisconnected =
-      connect(self.descriptor, &none, socklen_t(MemoryLayout<sockaddr>.size)) == 0
-    shutdown(self.descriptor, CInt(SHUT_RDWR))
-    return isDisconnected ? .disconnected : .shutDown
+    self.end(self.descriptor, link: link) ? .disconnected : .shutDown
   }
 
   func option<Value: BitwiseCopyable & Sendable>(
@@ -77,6 +67,5 @@ final class HeldSocket: SocketOptions {
   /// Constants that the C library's module lacks (asm-generic/socket.h).
   private enum Option {
     static let cookie: CInt = 57  // SO_COOKIE
-    static let bindToLink: CInt = 62  // SO_BINDTOIFINDEX
   }
 }

@@ -87,6 +87,8 @@ final class ReaperSession: Sendable {
         self.turns.continuation.yield()
       case .snapshot, .gap, .change:
         let isKnown = wasThere.exchange(true, ordering: .relaxed)
+        // A program may have no connection yet that would show it.
+        if !isKnown { try await self.connector.checkNamespace(at: self.socket) }
         if !isKnown { self.reportsFailure.store(true, ordering: .relaxed) }
         self.turns.continuation.yield()
       }

@@ -36,27 +36,22 @@ struct ConnectedSocket: SocketOptions, Sendable {
     Self.option(Self.cookieOption, of: self.descriptor, UInt64(0)) == self.cookie
   }
 
-  /// Shuts the socket down in both directions, so that a reader immediately sees the end of the
-  /// stream. The owner must still close the descriptor. Has no effect if the descriptor is already
-  /// closed.
+  /// Ends the connection. A reader immediately gets an error, and the owner must still close the
+  /// descriptor. Has no effect if the descriptor is already closed.
   ///
   /// - Parameter link: The index of the link that the connection was made on, or `nil` if unknown.
-  ///   The last packets are sent on this link or not at all. On another link, their source address
-  ///   would be wrong.
-  func shutDown(link: UInt32?) {
+  func end(link: UInt32?) {
     guard self.isOpen else { return }
-    // 0 means that connd did not report an index.
-    let index = link.map { CInt(bitPattern: $0) } ?? 0
-    if index == 0 || !self.set(SOL_SOCKET, Self.bindToLink, index) {
-      _ = self.set(SOL_SOCKET, SO_DONTROUTE, 1)
+    if self.number == Transport.tcp {
+      self.end(self.descriptor, link: link)
+    } else {
+      shutdown(self.descriptor, CInt(SHUT_RDWR))
     }
-    shutdown(self.descriptor, CInt(SHUT_RDWR))
   }
 
   // Constants that C library modules lack, or that are specific to Linux (asm-generic/socket.h).
   private static let protocolOption: CInt = 38  // SO_PROTOCOL
   private static let cookieOption: CInt = 57  // SO_COOKIE
-  private static let bindToLink: CInt = 62  // SO_BINDTOIFINDEX
 
   func option<Value: BitwiseCopyable & Sendable>(
     _ level: CInt, _ name: CInt, _ empty: Value

@@ -13,9 +13,9 @@ private import Synchronization
 /// 1. The guard lasts until ``end()`` is called or its last reference is released. End it before
 ///    closing the descriptor.
 /// 2. ``events`` reports the connection's path, and when it is no longer viable.
-/// 3. With ``Config/shutsDown``, the guard ends a connection that is no longer viable with
-///    shutdown(2). A library that waits on the connection sees the end immediately, and reports its
-///    own error. The owner must still close the descriptor.
+/// 3. With ``Config/shutsDown``, the guard ends a connection that is no longer viable, like a reset
+///    by the peer (R4). A library that waits on the connection gets an error immediately, so that it
+///    does not take a cut answer for a complete one. The owner must still close the descriptor.
 /// 4. If connd is not running, or runs in another network namespace, nothing happens until connd
 ///    appears (C7).
 /// 5. A new connection works, so a verdict against it is evidence against connd. If connd rejects
@@ -42,7 +42,7 @@ public final class SocketGuard: Sendable {
     /// The networks that the connection may use. If its path becomes a forbidden one, the
     /// connection is invalid (I8).
     public var access: NetworkAccess = .unrestricted
-    /// Whether to shut down the socket when its connection is no longer viable.
+    /// Whether to disconnect and shut down the socket when its connection is no longer viable.
     public var shutsDown = false
     /// Whether the connection was made a moment ago, so that it is known to work.
     public var isNew = false
@@ -275,7 +275,7 @@ private final class Core: Sendable {
       // Done under the lock, because after ``end()`` the descriptor may belong to another socket.
       self.state.withLock { state in
         let link = self.socket.remote.isLoopback ? nil : state.link
-        if !state.isOver { self.socket.shutDown(link: link) }
+        if !state.isOver { self.socket.end(link: link) }
       }
       return self.end()
     }

@@ -21,20 +21,13 @@ final class SilentListener: Sendable {
     let socket = Glibc.socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
     var one: CInt = 1
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &one, socklen_t(MemoryLayout<CInt>.size))
-    var address = sockaddr_in()
-    address.sin_family = sa_family_t(AF_INET)
-    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-    let bound = withUnsafeMutablePointer(to: &address) { address in
-      address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-        bind(socket, address, length) == 0
-          && (!isListening || listen(socket, backlog) == 0)
-          && getsockname(socket, address, &length) == 0
-      }
-    }
+    var name = LoopbackName()
+    let bound =
+      name.withPointer { bind(socket, $0, $1) } == 0
+      && (!isListening || listen(socket, backlog) == 0) && name.read(of: socket) == 0
     guard bound else { throw IOError(errnoCode: errno, reason: "no listener") }
     self.socket = socket
-    self.port = Int(UInt16(bigEndian: address.sin_port))
+    self.port = name.port
   }
 
   deinit { close(self.socket) }
@@ -43,15 +36,7 @@ final class SilentListener: Sendable {
   static func connection(to port: Int) throws -> some Sendable {
     let socket = Glibc.socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
     let connection = Connection(socket: socket)
-    var address = sockaddr_in()
-    address.sin_family = sa_family_t(AF_INET)
-    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-    address.sin_port = in_port_t(port).bigEndian
-    let result = withUnsafePointer(to: &address) { address in
-      address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-        connect(socket, address, socklen_t(MemoryLayout<sockaddr_in>.size))
-      }
-    }
+    let result = LoopbackName(port: port).withPointer { connect(socket, $0, $1) }
     guard result == 0 else { throw IOError(errnoCode: errno, reason: "no connection") }
     return connection
   }
