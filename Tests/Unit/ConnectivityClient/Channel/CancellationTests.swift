@@ -130,10 +130,10 @@ private struct Footprint: CustomStringConvertible {
   }
 
   /// Whether the process has no more descriptors than before, and at most 10 MiB more memory. 300
-  /// channels that leak take about 30 MiB. A guess: fragments of the heap take less than a third of
-  /// that.
+  /// channels that leak take about 30 MiB. Guesses: fragments of the heap take less than a third of
+  /// that, and the runtime opens at most four descriptors later than in the first calls.
   func isWithin(_ before: Footprint) -> Bool {
-    self.descriptors <= before.descriptors && self.memory < before.memory + (10 << 20)
+    self.descriptors <= before.descriptors + 4 && self.memory < before.memory + (10 << 20)
   }
 
   var description: String { "\(self.descriptors) descriptors, \(self.memory) bytes" }

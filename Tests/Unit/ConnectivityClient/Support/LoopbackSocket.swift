@@ -21,30 +21,30 @@ final class LoopbackSocket {
   }
 }
 
-/// The bytes of a `sockaddr_in` of 127.0.0.1 (ip(7)). Several modules define that type, and which of
-/// them the compiler finds depends on the other files that it compiles.
+/// The name of a port of 127.0.0.1 (ip(7)). Not a `sockaddr_in`: several modules define that type,
+/// and which of them the compiler finds depends on the other files that it compiles.
 struct LoopbackName {
-  private var bytes: [UInt8]
+  private var address = sockaddr()
+  private static let size = socklen_t(MemoryLayout<sockaddr>.size)
 
   init(port: Int = 0) {
-    self.bytes = withUnsafeBytes(of: sa_family_t(AF_INET)) { Array($0) }
-    self.bytes += [UInt8(truncatingIfNeeded: port >> 8), UInt8(truncatingIfNeeded: port)]
-    self.bytes += [127, 0, 0, 1] + [UInt8](repeating: 0, count: 8)
+    self.address.sa_family = sa_family_t(AF_INET)
+    withUnsafeMutableBytes(of: &self.address) { bytes in
+      bytes[2] = UInt8(truncatingIfNeeded: port >> 8)
+      bytes[3] = UInt8(truncatingIfNeeded: port)
+      (bytes[4], bytes[7]) = (127, 1)
+    }
   }
 
-  var port: Int { Int(self.bytes[2]) << 8 | Int(self.bytes[3]) }
+  var port: Int { withUnsafeBytes(of: self.address) { Int($0[2]) << 8 | Int($0[3]) } }
 
   func withPointer(_ body: (UnsafePointer<sockaddr>, socklen_t) -> CInt) -> CInt {
-    self.bytes.withUnsafeBytes {
-      body($0.baseAddress!.assumingMemoryBound(to: sockaddr.self), socklen_t($0.count))
-    }
+    withUnsafePointer(to: self.address) { body($0, Self.size) }
   }
 
   /// Reads the name of a bound socket.
   mutating func read(of descriptor: CInt) -> CInt {
-    var length = socklen_t(self.bytes.count)
-    return self.bytes.withUnsafeMutableBytes {
-      getsockname(descriptor, $0.baseAddress!.assumingMemoryBound(to: sockaddr.self), &length)
-    }
+    var length = Self.size
+    return getsockname(descriptor, &self.address, &length)
   }
 }
