@@ -83,7 +83,9 @@ struct UpstreamTests {
           try await client.echo(
             EchoServer.get, String(repeating: "x", count: 2000), options: options)
         }
-        #expect(small?.code == .resourceExhausted)
+        // Seldom, on a busy machine, gRPC's transport reports the closed stream first.
+        let code = try #require(small?.code)
+        #expect([.resourceExhausted, .internalError].contains(code), "\(String(describing: small))")
       }
     }
   }
