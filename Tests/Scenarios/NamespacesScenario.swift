@@ -56,8 +56,10 @@ struct NamespacesScenario {
     }
     #expect(try run("is", "online").status == 69)
     #expect(try run("path", Self.server).status == 69)
-    let status = try run("status")
-    #expect(status.status == 0 && status.standardError.contains("this is about connd's"))
+    for command in ["status", "links", "history", "networks", "why"] {
+      let outcome = try run(command)
+      #expect(outcome.standardError.contains("this is about connd's"), "\(command): \(outcome)")
+    }
     #expect(connection.carries(within: .seconds(10)))
     // In connd's namespace it guards.
     let flow = try GuardedFlow(lab, to: Self.server)

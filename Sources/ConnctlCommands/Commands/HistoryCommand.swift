@@ -45,9 +45,10 @@ struct HistoryCommand: ConnctlCommand {
   }
 
   func run(through connector: Connector) async throws {
-    let entries = try await connector.withServices(at: self.socket) { connd in
-      try await connd.history(limit: self.limit)
+    let (entries, foreign) = try await connector.withServices(at: self.socket) { connd in
+      (try await connd.history(limit: self.limit), try? await connd.foreignNamespace())
     }
+    if let foreign { self.console.remark(foreign.remark) }
     let now = self.console.now()
     let all = FoldedChange.groups(entries).filter { change in
       guard let since, let time = change.first?.time else { return true }

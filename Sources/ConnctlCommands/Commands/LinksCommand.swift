@@ -25,7 +25,10 @@ struct LinksCommand: ConnctlCommand {
   }
 
   func run(through connector: Connector) async throws {
-    let links = try await connector.withServices(at: self.socket) { try await $0.links() }
+    let (links, foreign) = try await connector.withServices(at: self.socket) {
+      (try await $0.links(), try? await $0.foreignNamespace())
+    }
+    if let foreign { self.console.remark(foreign.remark) }
     if self.json {
       for link in links { try self.console.print(.link(link)) }
     } else {

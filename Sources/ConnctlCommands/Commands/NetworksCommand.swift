@@ -19,9 +19,10 @@ struct NetworksCommand: ConnctlCommand {
   @ParentCommand var parent: Connctl
 
   func run(through connector: Connector) async throws {
-    let (networks, assist) = try await connector.withServices(at: self.socket) {
-      (try await $0.networks(), try await $0.assist())
+    let (networks, assist, foreign) = try await connector.withServices(at: self.socket) {
+      (try await $0.networks(), try await $0.assist(), try? await $0.foreignNamespace())
     }
+    if let foreign { self.console.remark(foreign.remark) }
     if self.json {
       for network in networks { try self.console.print(.network(network)) }
       return

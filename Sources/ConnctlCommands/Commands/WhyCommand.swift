@@ -59,6 +59,9 @@ struct WhyCommand: ConnctlCommand {
       let status = try await connd.call(ConndServices.Connectivity.GetStatus.self)
       return (diagnosis, status)
     }
+    if let foreign = ForeignNamespace(of: status.networkNamespace) {
+      self.console.remark(foreign.remark)
+    }
     let router = self.ask ? try await self.askRouter(diagnosis, status) : nil
     try self.show(
       try .diagnosis(diagnosis, router), try self.console.style.diagnosis(diagnosis, router))
