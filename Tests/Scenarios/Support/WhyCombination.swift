@@ -159,13 +159,13 @@ struct WhyCombination: CustomStringConvertible {
     case "nothingWrong": return !self.concerns(user)
     case "noPath": return self.parts.contains { if case .route = $0 { true } else { false } }
     case "notLetOut":
-      return self.parts.contains { part in
-        guard case .blocked(user, _, let hosts) = part else { return false }
-        return hosts.isEmpty
-          || report.hosts.allSatisfy { name in
-            self.families.contains { family in hosts.contains { family.hosts[$0] == name } }
-          }
+      // Several parts may block the same user. Without hosts, a part blocks everything.
+      let blocked = self.parts.compactMap { part -> [Int]? in
+        if case .blocked(user, _, let hosts) = part { hosts } else { nil }
       }
+      let names = Set(
+        self.families.flatMap { family in blocked.joined().map { family.hosts[$0] } })
+      return blocked.contains([]) || !blocked.isEmpty && names.isSuperset(of: report.hosts)
     case "packetsLost": return self.hasLoss
     case "namesUnresolved": return self.areNamesDead
     case "largePacketsLost": return self.parts.contains(.largePackets)
