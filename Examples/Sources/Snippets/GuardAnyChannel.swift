@@ -31,9 +31,9 @@ private final class MyHandler: ChannelInboundHandler {
   func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
     switch event as? ConnectionEvent {
     case .viable: show("goes on")
-    case .notViable(let reason): show("stands still: \(reason)")
-    case .betterPathAvailable: show("connect anew, and close this one when its work is done")
-    case .betterPathGone: show("not so: stay on this one")
+    case .notViable(let reason): show("no data arrives: \(reason)")
+    case .betterPathAvailable: show("make a new connection; close this one when it is idle")
+    case .betterPathGone: show("the better path is gone: keep this connection")
     case .pathChanged(let path): show("by \(path.interface ?? "nothing")")
     default: context.fireUserInboundEventTriggered(event)
     }

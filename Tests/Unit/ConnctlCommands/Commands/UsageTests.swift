@@ -8,7 +8,7 @@ import Testing
 struct UsageTests {
   @Test("the advice depends on the path: the system's socket, another socket, or not a socket")
   func advice() {
-    let error = ConndError.notAvailable("there is no x")
+    let error = ConndError.notAvailable("connd is not running")
     let system = "/run/connd/connd.sock"
     #expect(error.advice(socket: system, hasSystemd: true).contains("systemctl start connd.socket"))
     #expect(!error.advice(socket: system, hasSystemd: false).contains("systemctl"))

@@ -141,15 +141,12 @@ struct PlainChannelTests {
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
         client, _ in
         _ = try await client.echo()
-        try await withCallSettings {
-          $0.acceptedCompression = [.gzip]
-        } operation: {
-          _ = try await client.echo()
-        }
-        try await withCallSettings {
-          $0.acceptedCompression = .none
-        } operation: {
-          _ = try await client.echo()
+        for accepted in [[.gzip], .none] as [CompressionAlgorithmSet] {
+          try await withCallSettings {
+            $0.acceptedCompression = accepted
+          } operation: {
+            _ = try await client.echo()
+          }
         }
       }
       let offers = record.metadata.map { Set($0[stringValues: "grpc-accept-encoding"]) }

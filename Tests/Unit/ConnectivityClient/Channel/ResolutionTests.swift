@@ -234,7 +234,12 @@ private final class FlakyName: ResolvableTarget, NameResolverFactory, Sendable {
       // The name may become known as soon as the lookup is counted.
       let isKnown = self.name.isKnown.load(ordering: .sequentiallyConsistent)
       self.name.lookups.add(1, ordering: .sequentiallyConsistent)
-      if self.name.hangs.load(ordering: .relaxed) { try await Task.sleep(for: .seconds(3600)) }
+      if self.name.hangs.load(ordering: .relaxed) {
+        // Until the lookup is cancelled.
+        let (answers, answer) = AsyncStream.makeStream(of: Never.self)
+        for await _ in answers {}
+        withExtendedLifetime(answer) {}
+      }
       guard isKnown else {
         throw RPCError(code: .unavailable, message: "no such name")
       }

@@ -70,22 +70,24 @@ struct UpstreamTests {
   /// `NetworkAwareTransport.withStream`: the limit for requests is used for responses.
   @Test("C9 a response may be as large as the call allows, 4 MiB by default")
   func responseLimit() async throws {
+    // As in generated code. Otherwise the answer may overtake the end of the request, and then gRPC
+    // does not say that the size was the reason.
+    var unary = EchoServer.get
+    unary.type = .unary
+    let method = unary
     try await EchoServer.serving { port, _ in
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port)) { client, _ in
-        let error = try await failure { try await client.echo(EchoServer.get, Self.large) }
+        let error = try await failure { try await client.echo(method, Self.large) }
         #expect(error?.code == .resourceExhausted)
         var options = CallOptions.defaults
         options.maxResponseMessageBytes = 8 << 20
-        let answer = try await client.echo(EchoServer.get, Self.large, options: options)
+        let answer = try await client.echo(method, Self.large, options: options)
         #expect(answer.utf8.count == Self.large.utf8.count)
         options.maxResponseMessageBytes = 1000
         let small = try await failure { [options] in
-          try await client.echo(
-            EchoServer.get, String(repeating: "x", count: 2000), options: options)
+          try await client.echo(method, String(repeating: "x", count: 2000), options: options)
         }
-        // Seldom, on a busy machine, gRPC's transport reports the closed stream first.
-        let code = try #require(small?.code)
-        #expect([.resourceExhausted, .internalError].contains(code))
+        #expect(small?.code == .resourceExhausted)
       }
     }
   }

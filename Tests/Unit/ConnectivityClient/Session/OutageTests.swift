@@ -6,7 +6,7 @@ import Testing
 
 @Suite("C7 Looking for connd", .timeLimit(.minutes(5)), .namesWaits)
 struct ConndOutageTests {
-  private static let absence = ConndError.notAvailable("there is no connd")
+  private static let absence = ConndError.notAvailable("connd is not running")
 
   @Test("without connd → a few attempts in the first seconds, then one a minute")
   func pauses() {
