@@ -1,15 +1,7 @@
-import Connectivity
 import ConnectivityMonitor
 import ConnectivityProtocol
 
 extension ForeignNamespace {
-  /// connd's network namespace if it differs from this process's, or `nil` if it does not or either
-  /// is unknown.
-  init?(of connd: UInt64) {
-    guard let own = ProcessNamespace.own, connd != 0, connd != own else { return nil }
-    self.init(connd: connd, own: own)
-  }
-
   /// The remark beside an answer that is about connd's namespace.
   var remark: String { "\(self): this is about connd's" }
 

@@ -60,6 +60,15 @@ struct NamespacesScenario {
       let outcome = try run(command)
       #expect(outcome.standardError.contains("this is about connd's"), "\(command): \(outcome)")
     }
+    // For programs in Python, connd is absent.
+    let script = "import connd; print(next(connd.watch())); connd.status()"
+    let outcome = try Command.outcome(
+      of: container.wrapped(["/usr/bin/python3", "-Bc", script]),
+      environment: [
+        "CONND_SOCKET": lab.socket, "PYTHONPATH": Checkout.path("clients/python"),
+      ])
+    #expect(outcome.output == "None\n")
+    #expect(outcome.standardError.contains("connd speaks for another network namespace"))
     #expect(connection.carries(within: .seconds(10)))
     // In connd's namespace it guards.
     let flow = try GuardedFlow(lab, to: Self.server)

@@ -98,6 +98,8 @@ struct connd_status {
   int expensive;       // 1, 0, or -1 if unknown
   int constrained;     // 1 or 0
   char interface[16];  // empty if there is none
+  // The inode of connd's network namespace (/proc/self/ns/net). In a process of another namespace,
+  // such as a container's, the rest is about another network.
   uint64_t network_namespace;
 };
 

@@ -915,6 +915,8 @@ class Status(NamedTuple):
     @classmethod
     def _decoded(cls, data):
         fields = _decode(data)
+        if fields.get(13, 0) not in (0, _namespace()):
+            raise _Lost("connd speaks for another network namespace")
         interface = fields[6].decode(errors="replace") if 6 in fields else None
         expensive = bool(fields[8]) if 8 in fields else None
         category = _CATEGORIES.get(fields.get(2), "unknown")
@@ -922,7 +924,7 @@ class Status(NamedTuple):
 
 
 def status(timeout=1.0):
-    """Returns the `Status`. Raises OSError if connd is not running."""
+    """Returns the `Status`. Raises OSError if connd is not running, or is in another network namespace."""
     end, call = time.monotonic() + timeout, _Call("GetStatus", b"")
     try:
         while not call.is_over:
@@ -936,7 +938,7 @@ def status(timeout=1.0):
 
 
 def watch():
-    """Yields the `Status` now and after each change, and None while connd is not running."""
+    """Yields the `Status` now and after each change, and None while connd is not running, or is elsewhere."""
     for step in _watch_steps():
         if isinstance(step, tuple):
             yield step[0]
@@ -972,8 +974,9 @@ def _watch_steps():
             while not call.is_over:
                 yield call
                 for message in call.receive():
+                    status = _event_status(message)
                     is_absent, pause = False, _Agent.min_pause
-                    if (status := _event_status(message)) is not None:
+                    if status is not None:
                         yield (status,)
         except OSError as error:
             _log.debug("connd: %s", error)

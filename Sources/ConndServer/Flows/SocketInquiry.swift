@@ -60,12 +60,13 @@ struct SocketInquiry {
 
 extension GuardedFlow {
   /// Whether a change touches the flow: the change names something that the flow uses, or the
-  /// flow's path has moved since the last inquiry. If the socket has refuted the lookup (E1), or
-  /// the lookup is not proof (E0), the flow's real path is unknown. Then any change touches it.
+  /// flow's path has moved since the last inquiry. Any change touches a flow if its real path is
+  /// unknown: the socket has refuted the lookup (E1), the lookup is not proof (E0), or the flow's
+  /// address is on another link.
   func takeIsTouched(by change: SocketInquiry.Change, isProof: () -> Bool) -> Bool {
     defer { if change.isOver { self.hasMoved = false } }
     guard self.flow.namesSocket, self.machine.isTrusted else { return false }
-    return self.hasMoved || self.machine.isSpared
+    return self.hasMoved || self.machine.isSpared || self.machine.isSourceElsewhere
       || change.scope.touches(self.tracker.question, on: [self.reported, self.tracker.path])
       || !isProof()
   }

@@ -98,6 +98,7 @@ struct ConnectivityService: RegistrableRPCService {
         response.destination = request.destination
         response.path = Connectivity_V1_Path(path)
         response.generation = self.store.snapshot.generation
+        response.networkNamespace = ProcessNamespace.reported
         try await writer.write(response)
       }
     } onCancelRPC: {

@@ -98,7 +98,8 @@ final class ResolverWatch: Sendable {
     self.beginning = beginning
     self.timer = connector.thread.timer(after: maxWait) { begun.finish() }
     self.task = Task(executorPreference: connector.executor) {
-      let follower = StatusFollower(socket: socket, through: connector, kinds: [.dns])
+      let follower = StatusFollower(
+        socket: socket, through: connector, kinds: [.dns], of: ProcessNamespace.own)
       try? await follower.run { event in
         begun.finish()
         switch event {

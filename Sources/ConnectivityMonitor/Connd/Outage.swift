@@ -31,6 +31,14 @@ package struct Outage: Sendable {
   /// Records that the caller has already reported by other means that connd is unusable.
   package mutating func markTold() { self.isReported = true }
 
+  /// Records a message of a connd in another network namespace, which is as good as absent (C7).
+  /// Returns the error to report, if any.
+  mutating func received(from foreign: ForeignNamespace) -> ConndError? {
+    defer { self.markTold() }
+    self.received()
+    return self.isReported ? nil : foreign.error
+  }
+
   /// Records a message from connd, and resets the pause. If connd only accepts connections and then
   /// goes away, the pauses keep growing.
   package mutating func received() { self.pause = Self.minPause }

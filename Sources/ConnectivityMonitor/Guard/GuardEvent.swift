@@ -25,7 +25,7 @@ package enum ConndAbsence: Hashable, Sendable, CustomStringConvertible {
   package var error: ConndError {
     switch self {
     case .disconnected(let error): error
-    case .elsewhere(let foreign): ConndError(.otherNamespace, foreign.description)
+    case .elsewhere(let foreign): foreign.error
     }
   }
 }
@@ -42,6 +42,18 @@ package struct ForeignNamespace: Error, Hashable, CustomStringConvertible {
     self.connd = connd
     self.own = own
   }
+
+  /// Returns `nil` if both namespaces are the same, or one of them is unknown.
+  ///
+  /// - Parameters:
+  ///   - connd: The inode of connd's namespace, or 0 if unknown.
+  ///   - own: The inode of this process's namespace, or `nil` if unknown.
+  package init?(of connd: UInt64, own: UInt64? = ProcessNamespace.own) {
+    guard let own, connd != 0, connd != own else { return nil }
+    self.init(connd: connd, own: own)
+  }
+
+  package var error: ConndError { ConndError(.otherNamespace, self.description) }
 
   package var description: String {
     "connd watches the network namespace \(self.connd), and this process is in \(self.own)"

@@ -72,7 +72,7 @@ package struct GuardedFlows: Sendable {
   mutating func received(_ message: [UInt8]) throws -> [GuardEvent] {
     let message = try Connectivity_V1_GuardResponse(serializedBytes: message)
     let event = try FlowEvent(message)
-    if let foreign = self.foreignNamespace(message) {
+    if let foreign = ForeignNamespace(of: message.networkNamespace, own: self.namespace) {
       return self.namespaceMismatch(foreign).map { [$0] } ?? []
     }
     self.generation = message.generation
@@ -101,13 +101,6 @@ package struct GuardedFlows: Sendable {
     }
     let reported = GuardEvent.flow(id: message.id, generation: message.generation, event)
     return message.hasQuestionEndTime ? [reported, .question(id: message.id)] : [reported]
-  }
-
-  /// Returns the namespaces if connd's differs, or `nil` if either is unknown (0).
-  private func foreignNamespace(_ message: Connectivity_V1_GuardResponse) -> ForeignNamespace? {
-    let connd = message.networkNamespace
-    guard let own = self.namespace, connd != 0, connd != own else { return nil }
-    return ForeignNamespace(connd: connd, own: own)
   }
 
   /// Removes all flows from a connd in another namespace, until there is another stream.

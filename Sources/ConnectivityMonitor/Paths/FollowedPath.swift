@@ -13,6 +13,7 @@ struct FollowedPath: FollowedState {
   /// The name of the link that the traffic is bound to, or `nil` if it is not.
   let link: String?
   private var outage = Outage()
+  private(set) var foreign: ForeignNamespace?
 
   init(to destination: IPAddress, mark: UInt32, via link: String?) {
     self.destination = destination
@@ -33,6 +34,8 @@ struct FollowedPath: FollowedState {
 
   mutating func received(_ message: [UInt8]) throws -> PathEvent? {
     let response = try Connectivity_V1_WatchPathResponse(serializedBytes: message)
+    self.foreign = ForeignNamespace(of: response.networkNamespace)
+    if let foreign { return self.outage.received(from: foreign).map { _ in .lost } }
     let path = NetworkPath(try KernelPath(response.path), family: self.destination.family)
     _ = self.outage.accepted()
     self.outage.received()

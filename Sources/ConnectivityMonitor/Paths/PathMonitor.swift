@@ -11,8 +11,9 @@ public import Logging
 ///
 /// Named after `NWPathMonitor`.
 ///
-/// 1. The current path comes first. If connd is not running, or is silent for two seconds, that
-///    path is ``NetworkPath/unknown``. connd is found as soon as its socket appears (C7).
+/// 1. The current path comes first. If connd is not running, is silent for two seconds, or is in
+///    another network namespace, such as outside a container, that path is
+///    ``NetworkPath/unknown``. connd is found as soon as its socket appears (C7).
 /// 2. Then each change follows, in order. A path is skipped if it has the same category, family,
 ///    DNS settings and refusal as the previous one, and for each family the same status, reason,
 ///    links (and how many of them are guessed), medium, source, gateway, table, cost, constraint,

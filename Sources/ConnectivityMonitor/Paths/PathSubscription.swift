@@ -1,3 +1,4 @@
+private import Connectivity
 internal import Logging
 private import Synchronization
 
@@ -56,7 +57,7 @@ extension PathMonitor {
       let reader = Mutex(StatusReader())
       let follower = StatusFollower(
         socket: self.socket.path, through: connector, kinds: [.transition, .path, .dns],
-        logger: self.logger)
+        of: ProcessNamespace.own, logger: self.logger)
       try? await follower.run { event in
         if let event = reader.withLock({ $0.read(event) }) { teller.tell(event) }
       }

@@ -11,8 +11,11 @@ package protocol FollowedState: Sendable {
   var request: [UInt8] { get }
   /// Records that connd accepted the request. Returns the event to report, if any.
   mutating func accepted() -> Event?
-  /// Reads a message from connd. Returns the event to report, if any.
+  /// Reads a message from connd. Returns the event to report, if any. Messages of a connd in another
+  /// network namespace are ignored, except that the first one is reported as a loss.
   mutating func received(_ message: [UInt8]) throws -> Event?
+  /// connd's network namespace, if the last message came from another namespace.
+  var foreign: ForeignNamespace? { get }
   /// Records a lost connection. Returns the event to report, if any, and the next pause.
   mutating func lost(_ error: any Error) -> (Event?, pause: Duration)
 }
@@ -52,7 +55,9 @@ package final class Follower<State: FollowedState>: Sendable {
         self.log.found()
         try await self.report(self.state.withLock { $0.accepted() }, to: tell)
       } _: { message in
-        try await self.report(try self.state.withLock { try $0.received(message) }, to: tell)
+        let (event, foreign) = try self.state.withLock { (try $0.received(message), $0.foreign) }
+        if let foreign { self.log.lost(foreign.error) }
+        try await self.report(event, to: tell)
       }
     } lost: { error in
       let (event, pause) = self.state.withLock { $0.lost(error) }

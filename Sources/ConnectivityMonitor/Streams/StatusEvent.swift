@@ -8,7 +8,8 @@ public import Connectivity
   case change(ConnectivityChange)
   /// An unknown number of changes was missed. Contains the current state.
   case gap(ConnectivitySnapshot)
-  /// connd is not running, refuses this user, or went away. The stream keeps trying to connect.
+  /// connd is not running, is in another network namespace, refuses this user, or went away. The
+  /// stream continues as soon as connd can be used.
   case disconnected(ConndError)
   /// connd is back. Contains the last generation received, after which changes continue, or `nil`
   /// before the first.

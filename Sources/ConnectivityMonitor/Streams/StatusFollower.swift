@@ -19,13 +19,16 @@ extension Follower<FollowedStatus> {
   ///   - connector: Makes the connections.
   ///   - since: The last generation that is already known, or `nil`.
   ///   - kinds: The kinds of changes to receive; empty means all.
+  ///   - namespace: The inode of the network namespace to follow. A connd in another one is as good
+  ///     as absent (C7). `nil` follows any connd.
   ///   - logger: Logs when connd goes away, and when it is back.
   package convenience init(
     socket: String, through connector: Connector, since: UInt64? = nil,
-    kinds: Set<StatusEvent.Kind> = [], logger: Logger? = nil
+    kinds: Set<StatusEvent.Kind> = [], of namespace: UInt64? = nil, logger: Logger? = nil
   ) {
     self.init(
-      FollowedStatus(since: since, kinds), socket: socket, through: connector, logger: logger)
+      FollowedStatus(since: since, kinds, of: namespace), socket: socket, through: connector,
+      logger: logger)
   }
 }
 
@@ -37,10 +40,16 @@ package struct FollowedStatus: FollowedState {
   /// The last generation received.
   private(set) var generation: UInt64?
   private var outage = Outage()
+  /// The network namespace to follow, or `nil` for any.
+  private let namespace: UInt64?
+  package private(set) var foreign: ForeignNamespace?
 
-  init(since generation: UInt64?, _ kinds: Set<StatusEvent.Kind> = []) {
+  init(
+    since generation: UInt64?, _ kinds: Set<StatusEvent.Kind> = [], of namespace: UInt64? = nil
+  ) {
     self.generation = generation
     self.kinds = kinds
+    self.namespace = namespace
   }
 
   package var request: [UInt8] {
@@ -51,13 +60,19 @@ package struct FollowedStatus: FollowedState {
   }
 
   package mutating func accepted() -> StatusEvent? {
-    self.outage.accepted() ? .resumed(self.generation) : nil
+    self.foreign = nil
+    return self.outage.accepted() ? .resumed(self.generation) : nil
   }
 
   /// An unknown message from a newer connd only advances the generation.
   package mutating func received(_ message: [UInt8]) throws -> StatusEvent? {
     let response = try Connectivity_V1_WatchResponse(serializedBytes: message)
     let event = try WatchEvent(response)
+    // The first message of a stream contains a status, which names the namespace.
+    if let connd = response.networkNamespace, connd != 0 {
+      self.foreign = ForeignNamespace(of: connd, own: self.namespace)
+    }
+    if let foreign { return self.outage.received(from: foreign).map { .disconnected($0) } }
     self.generation = response.generation
     self.outage.received()
     return event.map { StatusEvent($0) }

@@ -1,3 +1,4 @@
+private import Connectivity
 public import Logging
 
 /// Follows connd: yields the current status, and then each change in order, across restarts of
@@ -10,7 +11,8 @@ public import Logging
 /// ```
 ///
 /// 1. The first element is a snapshot. With `since`, it is the first change after that generation,
-///    or a gap if connd no longer has that change. It is `disconnected` if connd is not running.
+///    or a gap if connd no longer has that change. It is `disconnected` if connd is not running, or
+///    is in another network namespace, such as outside a container (C7).
 /// 2. The stream ends only with its task. A lost connection is reported once. The stream connects
 ///    again after 100 ms, then in growing intervals of at most a minute, and as soon as connd's
 ///    socket appears. It resumes from the last generation received.
@@ -76,7 +78,8 @@ final class Subscription: Sendable {
     let connector = Connector.shared
     self.task = Task(executorPreference: connector.executor) {
       let follower = StatusFollower(
-        socket: socket, through: connector, since: since, kinds: kinds, logger: logger)
+        socket: socket, through: connector, since: since, kinds: kinds,
+        of: ProcessNamespace.own, logger: logger)
       try? await follower.run { try await events.send($0) }
       events.finish()
     }

@@ -104,6 +104,18 @@ struct SocketInquiryTests {
     #expect(loop.kernel.socketQuestions == 1)
   }
 
+  @Test("E2 a flow has the address of another link → any change leads to a query")
+  func elsewhereFromOtherLink() throws {
+    var loop = try TestLoop.started { kernel in
+      kernel.addLink(3, "wlan0")
+      try kernel.give("198.51.100.7", to: 3)
+    }
+    #expect(try loop.guardFlow(1, local: "198.51.100.7", port: Self.port) == ["1 path eth0"])
+    loop.kernel.sockets[Self.port] = self.silent(1005, timeouts: 2, nextTimeout: 400)
+    #expect(loop.tell([.link(Link(index: 9, name: "veth9"))]) == [])
+    #expect(loop.turn(after: .seconds(1)) == ["1 advise silent"])
+  }
+
   @Test("E2 a flow's path moves → its socket is queried, whatever message came with it")
   func moved() throws {
     var loop = try self.loop()

@@ -42,6 +42,55 @@ struct PathMonitorTests {
     }
   }
 
+  @Test("C7 connd is in another network namespace → as if absent, until a connd in this one comes")
+  func otherNamespace() async throws {
+    try await PathConnd.withSocket { socket in
+      let system = Self.system(socket)
+      let address = try #require(IPAddress("203.0.113.9"))
+      let host = PathMonitor(.destination(address, mark: 0), socket: socket, maxWait: Self.forever)
+        .makeAsyncIterator().subscription
+      let statuses = StatusStream(socket: socket, events: [.path]).makeAsyncIterator()
+      let events = statuses.subscription.events
+      defer { withExtendedLifetime(statuses) {} }
+      func serve(_ namespace: UInt64, _ generation: UInt64) async throws {
+        try await PathConnd.serving(socket) { connd in
+          for _ in 0..<2 {
+            let snapshot = PathSample.snapshot(generation, Self.wifi)
+            let call = try #require(await connd.watches.next())
+            #expect(!call.request.hasSinceGeneration)
+            call.send(.snapshot(snapshot, networkNamespace: namespace))
+            call.send(.path(generation + 1, Self.cellular))
+          }
+          var response = Connectivity_V1_WatchPathResponse(PathSample.wifi)
+          response.networkNamespace = namespace
+          try #require(await connd.pathWatches.next()).send(response)
+          guard namespace == ProcessNamespace.own else {
+            #expect(await system.next() == .unknown)
+            #expect(await host.next() == .unknown)
+            let event = await events.next(isolation: nil)
+            guard case .disconnected(let error) = event else {
+              Issue.record("\(String(describing: event))")
+              return
+            }
+            #expect(error.code == .otherNamespace)
+            return
+          }
+          #expect(await host.next() == NetworkPath(PathSample.wifi, family: .ipv4))
+          while let path = await system.next(), path != NetworkPath(Self.cellular) {}
+          while let event = await events.next(isolation: nil) {
+            if case .change(.path(let change)) = event {
+              #expect(change.snapshot.status == Self.cellular)
+              return
+            }
+          }
+        }
+      }
+      let own = try #require(ProcessNamespace.own)
+      try await serve(own + 1, 17)
+      try await serve(own, 5)
+    }
+  }
+
   @Test(
     "D4 monitors, streams and guards share one connection, and a new one after connd was away"
   )

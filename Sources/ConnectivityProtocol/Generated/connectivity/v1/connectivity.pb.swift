@@ -2232,6 +2232,9 @@ public struct Connectivity_V1_WatchPathResponse: Message {
   /// The generation of the last change published before the path was read.
   public var generation: UInt64 = 0
 
+  /// The network namespace that the response is about; see Status.network_namespace.
+  public var networkNamespace: UInt64 = 0
+
   public init() {}
 
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
@@ -2239,6 +2242,7 @@ public struct Connectivity_V1_WatchPathResponse: Message {
     case 1: if let value = try field.string { self.destination = value }
     case 2: if let bytes = field.message { try self.path.merge(bytes) }
     case 3: if let value = field.uint64 { self.generation = value }
+    case 4: if let value = field.uint64 { self.networkNamespace = value }
     default: break
     }
   }
@@ -2247,6 +2251,7 @@ public struct Connectivity_V1_WatchPathResponse: Message {
     writer.write(self.destination, as: 1)
     self._path.write(to: &writer, as: 2)
     writer.write(self.generation, as: 3)
+    writer.write(self.networkNamespace, as: 4)
   }
 }
 
