@@ -264,7 +264,7 @@ extension KernelPath {
     var path = KernelPath(
       status: self.status, reason: self.reason, chain: self.chain, medium: self.medium,
       source: self.source, sourcePrefixLength: self.sourcePrefixLength, gateway: self.gateway,
-      table: self.table, isExpensive: self.isCostUnknown ? nil : self.isMetered,
+      table: self.table, isExpensive: self.costsMoney,
       constraint: self.constraint)
     path.guessedLinks = self.guessedLinks
     return path

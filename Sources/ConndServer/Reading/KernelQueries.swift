@@ -55,8 +55,8 @@ struct KernelQueries {
       var evidence = self.reader.classifier.cost(
         of: facts.allLinks, medium: path.medium, by: network?.hash
       ).evidence
-      if evidence.state == .unknown, !path.isCostUnknown {
-        evidence = CostEvidence(path.isMetered ? .yes : .no, .lastKnown)
+      if evidence.state == .unknown, let costsMoney = path.costsMoney {
+        evidence = CostEvidence(costsMoney ? .yes : .no, .lastKnown)
       }
       explanation.cost = evidence
     }
@@ -161,7 +161,7 @@ extension KernelQueries {
     let cost = classifier.cost(
       of: [facts], medium: evidence.medium, by: costNetwork.map(self.reader.networkKey.hash))
     var report = LinkReport(
-      facts: facts, evidence: evidence, isExpensive: cost.expensive,
+      facts: facts, evidence: evidence, isExpensive: cost.evidence.isExpensive,
       constraint: cost.constraint,
       addresses: addresses.filter { $0.link == facts.link.index })
     if evidence.medium == .wifi, let wireless {

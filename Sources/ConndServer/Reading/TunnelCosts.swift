@@ -21,11 +21,11 @@ struct TunnelCosts {
 
   /// Remembers the cost of a path for its tunnels.
   mutating func note(_ path: KernelPath, _ facts: PathFacts) {
-    guard !path.isCostUnknown else { return }
+    guard let costsMoney = path.costsMoney else { return }
     for facts in facts.links where facts.isTunnel {
       if self.costs.count >= Self.maxTunnels { self.costs = [:] }
       self.costs[facts.link.index] = Cost(
-        isExpensive: path.isMetered, constraint: path.constraint,
+        isExpensive: costsMoney, constraint: path.constraint,
         isGuess: path.guessedLinks > 0)
     }
   }
@@ -50,9 +50,8 @@ extension KernelPath {
   func costing(_ cost: TunnelCosts.Cost?) -> KernelPath {
     guard let cost else { return self }
     var path = self
-    path.isMetered = cost.isExpensive
+    path.costsMoney = cost.isExpensive
     if path.constraint == .none { path.constraint = cost.constraint }
-    path.isCostUnknown = false
     return path
   }
 }

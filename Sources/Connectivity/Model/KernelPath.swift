@@ -59,10 +59,9 @@ public struct KernelPath: Hashable, Sendable {
   public var gateway: IPAddress?
   /// The routing table that answered: 254 is main.
   public var table: UInt32?
-  /// Whether sending on this path is known to cost money.
-  package var isMetered: Bool
-  /// Whether the cost is unknown, as below a tunnel that does not report its remote endpoint.
-  package var isCostUnknown: Bool
+  /// Whether sending on this path costs money, or `nil` if unknown, as below a tunnel that does not
+  /// report its remote endpoint. `false` without a path.
+  package var costsMoney: Bool?
   /// How far programs should save data on this path.
   public var constraint: ConstraintLevel
   /// The number of guessed links at the bottom of the chain: those below a tunnel that does not
@@ -92,8 +91,7 @@ public struct KernelPath: Hashable, Sendable {
     self.sourcePrefixLength = sourcePrefixLength
     self.gateway = gateway
     self.table = table
-    self.isMetered = isExpensive == true
-    self.isCostUnknown = isExpensive == nil
+    self.costsMoney = isExpensive
     self.constraint = constraint
   }
 
@@ -103,7 +101,7 @@ public struct KernelPath: Hashable, Sendable {
     self.status != other.status || self.reason != other.reason || self.chain != other.chain
       || self.guessedLinks != other.guessedLinks || self.medium != other.medium
       || self.source != other.source || self.gateway != other.gateway || self.table != other.table
-      || self.isMetered != other.isMetered || self.isCostUnknown != other.isCostUnknown
+      || self.costsMoney != other.costsMoney
       || self.constraint != other.constraint || self.validation != other.validation
       || self.quality != other.quality || self.objection != other.objection
   }
@@ -118,8 +116,11 @@ public struct KernelPath: Hashable, Sendable {
   /// report its remote endpoint, or without a path.
   public var isExpensive: Bool? {
     let hasLinks = self.status == .satisfied || self.status == .requiresConnection
-    return hasLinks && !self.isCostUnknown ? self.isMetered : nil
+    return hasLinks ? self.costsMoney : nil
   }
+
+  package var isMetered: Bool { self.costsMoney == true }
+  package var isCostUnknown: Bool { self.costsMoney == nil }
 
   /// Whether the packets seem to come from a translator of IPv4 to IPv6 (K9). They may also be
   /// those of DS-Lite, because the path does not contain the kind of its link.

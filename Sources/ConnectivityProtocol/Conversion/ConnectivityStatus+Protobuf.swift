@@ -14,7 +14,7 @@ extension Connectivity_V1_Status {
     self.flags = Connectivity_V1_Flags(status.flags)
     if let interface = status.interface { self.interface = interface }
     self.medium = Connectivity_V1_Medium(status.medium)
-    if !status.path.isCostUnknown { self.expensive = status.isMetered }
+    if let costs = status.path.costsMoney { self.expensive = costs }
     self.constrained = status.isConstrained
     if status.isConstrained {
       self.constraintLevel = Connectivity_V1_ConstraintLevel(status.path.constraint)

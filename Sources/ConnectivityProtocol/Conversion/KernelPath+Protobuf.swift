@@ -15,7 +15,7 @@ extension Connectivity_V1_Path {
     }
     if let gateway = path.gateway { self.gateway = gateway.description }
     if let table = path.table { self.table = table }
-    if !path.isCostUnknown { self.expensive = path.isMetered }
+    if let costs = path.costsMoney { self.expensive = costs }
     self.constrained = path.isConstrained
     if path.isConstrained {
       self.constraintLevel = Connectivity_V1_ConstraintLevel(path.constraint)

@@ -80,7 +80,7 @@ extension ProtobufWriter {
     }
     if let interface = status.interface { self.write(present: interface, as: 6) }
     self.write(Connectivity_V1_Medium(status.medium), as: 7)
-    if !status.path.isCostUnknown { self.write(present: status.isMetered, as: 8) }
+    if let costs = status.path.costsMoney { self.write(present: costs, as: 8) }
     self.write(status.isConstrained, as: 9)
     self.message(as: 10) { $0.write(status.ipv4) }
     self.message(as: 11) { $0.write(status.ipv6) }
@@ -104,7 +104,7 @@ extension ProtobufWriter {
     if let source = path.source { self.write(present: source.description, as: 6) }
     if let gateway = path.gateway { self.write(present: gateway.description, as: 7) }
     if let table = path.table { self.write(present: UInt64(table), as: 8) }
-    if !path.isCostUnknown { self.write(present: path.isMetered, as: 9) }
+    if let costs = path.costsMoney { self.write(present: costs, as: 9) }
     self.write(path.isConstrained, as: 10)
     if let evidence = path.evidence {
       self.message(as: 11) { message in

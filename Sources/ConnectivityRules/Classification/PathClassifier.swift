@@ -164,10 +164,9 @@ package struct PathClassifier: Hashable, Sendable {
         sourcePrefixLength: facts.source?.prefixLength,
         gateway: route.gateway,
         table: route.table,
-        isExpensive: cost.expensive,
+        isExpensive: cost.evidence.state == .unknown ? nil : cost.evidence.isExpensive,
         constraint: cost.constraint)
       path.guessedLinks = facts.guess?.links.count ?? 0
-      path.isCostUnknown = cost.evidence.state == .unknown
       path.quality = self.conditions.quality(of: path.chain, for: facts.user)
       path.validation = self.validations.validation(of: path.chain, facts.destination.family)
       return path
@@ -204,7 +203,7 @@ package struct PathClassifier: Hashable, Sendable {
   /// and a modem's technology whether it is ultra-constrained (K10).
   package func cost(
     of chain: [LinkFacts], medium: NetworkMedium, by network: NetworkHash? = nil
-  ) -> (evidence: CostEvidence, expensive: Bool, constraint: ConstraintLevel) {
+  ) -> (evidence: CostEvidence, constraint: ConstraintLevel) {
     let rules = chain.compactMap { self.policy.rule(for: $0.link) }
     let evidence = self.costEvidence(
       of: chain, medium: medium,
@@ -215,10 +214,7 @@ package struct PathClassifier: Hashable, Sendable {
     let stated = self.overrides.stated(of: chain, on: network, \.constrained?.isOn).map {
       $0 ? least == .none ? ConstraintLevel.constrained : least : .none
     }
-    return (
-      evidence, evidence.isExpensive,
-      rules.lazy.compactMap(\.constraint).first ?? stated ?? least
-    )
+    return (evidence, rules.lazy.compactMap(\.constraint).first ?? stated ?? least)
   }
 
   /// Returns why traffic does not flow despite the route, or `nil` if traffic flows (K3).

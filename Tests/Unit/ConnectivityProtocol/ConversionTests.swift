@@ -134,7 +134,7 @@ struct ConversionTests {
     }
     var path = KernelPath(status: .satisfied)
     #expect(Connectivity_V1_Path(path).hasExpensive)
-    path.isCostUnknown = true
+    path.costsMoney = nil
     #expect(!Connectivity_V1_Path(path).hasExpensive)
     let status = ConnectivityStatus(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
     let told = Connectivity_V1_Status(

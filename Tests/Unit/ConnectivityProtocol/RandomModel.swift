@@ -53,7 +53,7 @@ struct RandomModel {
       table: self.maybe { UInt32.random(in: 0 ... .max, using: &$0.generator) },
       isExpensive: self.bool(), constraint: self.any(ConstraintLevel.self))
     path.guessedLinks = Int.random(in: 0...chain.count, using: &self.generator)
-    if !path.isMetered { path.isCostUnknown = self.bool() }
+    if !path.isMetered, self.bool() { path.costsMoney = nil }
     path.quality = self.any(LinkQuality.self)
     path.objection = self.maybe { $0.any(OtherWay.Reason.self) }
     let state = self.any(KernelPath.Validation.State.self)

@@ -34,8 +34,9 @@ extension KernelPath {
   func agrees(with truth: KernelPath) -> Bool {
     var (path, truth) = (self, truth)
     (path.evidence, truth.evidence) = (nil, nil)
-    truth.isCostUnknown = path.isCostUnknown
-    if path.medium == .tunnel { truth.isMetered = path.isMetered }
+    if path.medium == .tunnel || path.isMetered == truth.isMetered {
+      truth.costsMoney = path.costsMoney
+    }
     return path == truth
   }
 }

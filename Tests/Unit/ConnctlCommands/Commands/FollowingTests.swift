@@ -107,7 +107,7 @@ struct FollowingTests {
     ])
   func undecided(arguments: [String]) async throws {
     var status = ConnectivityStatus.sample
-    status.ipv4.isCostUnknown = true
+    status.ipv4.costsMoney = nil
     let snapshot = ConnectivitySnapshot.sample(17, status)
     try await withDirectory { directory in
       let socket = "\(directory)/connd.sock"

@@ -165,11 +165,11 @@ struct ConditionTests {
   @Test("costs are those of the path that the summary follows")
   func costs() {
     var status = ConnectivityStatus.sample
-    status.ipv6.isMetered = true
+    status.ipv6.costsMoney = true
     status.ipv6.constraint = .constrained
     #expect(!Condition(subject: .expensive).holds(for: status))
     #expect(!Condition(subject: .constrained).holds(for: status))
-    status.ipv4.isMetered = true
+    status.ipv4.costsMoney = true
     #expect(Condition(subject: .expensive).holds(for: status))
     #expect(!Condition(subject: .constrained).holds(for: status))
     status.ipv4.constraint = .constrained

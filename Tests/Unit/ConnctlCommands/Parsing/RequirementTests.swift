@@ -46,7 +46,7 @@ struct RequirementTests {
   @Test("I8 no known cost, or no path → neither metered nor not-metered holds")
   func unknownCost() throws {
     var path = KernelPath.wlan
-    path.isCostUnknown = true
+    path.costsMoney = nil
     let status = ConnectivityStatus(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
     let none = ConnectivityStatus(
       ipv4: .unsatisfied(.noRoute), ipv6: .unsatisfied(.noRoute), preferred: .ipv4)

@@ -12,7 +12,7 @@ struct UnitSupervisorTests {
     ipv4: .wlan, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
   private static var paid: ConnectivityStatus {
     var status = Self.free
-    status.ipv4.isMetered = true
+    status.ipv4.costsMoney = true
     return status
   }
 

@@ -93,7 +93,7 @@ struct MetricsTests {
   func path() throws {
     var status = ConnectivityStatus.sample
     status.ipv4.chain[0].name = "a\"b"
-    status.ipv4.isCostUnknown = true
+    status.ipv4.costsMoney = nil
     status.ipv4.validation = KernelPath.Validation(
       .unknown, .routerAdvertisement, portal: "https://portal.example/")
     let metrics = Metrics(.sample(17, status), [], since: .sample)

@@ -25,7 +25,7 @@ struct TemplateTests {
     #expect(try self.text("{since}") == "2026-11-21T01:25:00.123456Z")
     #expect(try self.text("{metered}{constrained}{cause}{dns}") == "")
     var costly = ConnectivityStatus.sample
-    costly.ipv4.isMetered = true
+    costly.ipv4.costsMoney = true
     costly.ipv4.constraint = .constrained
     #expect(
       try self.text("{metered}, {constrained}", .sample(17, costly)) == "metered, constrained")

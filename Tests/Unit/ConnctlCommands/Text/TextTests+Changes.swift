@@ -69,7 +69,7 @@ extension TextTests {
     change: String, isMetered: Bool, isConstrained: Bool, words: String
   ) {
     var status = ConnectivityStatus.sample
-    (status.ipv4.isMetered, status.ipv4.constraint) = (
+    (status.ipv4.costsMoney, status.ipv4.constraint) = (
       isMetered, isConstrained ? .constrained : .none
     )
     let user = change == "choiceEnded" ? nil : "uid 4294967290"

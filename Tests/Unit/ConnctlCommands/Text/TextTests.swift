@@ -272,14 +272,14 @@ struct TextTests {
     }
     var costly = KernelPath.wlan
     costly.gateway = nil
-    costly.isMetered = true
+    costly.costsMoney = true
     #expect(
       line(.policy, costly)
         == "policy: the path is metered; now satisfied, wlan0 from 192.0.2.7, metered")
     costly.constraint = .constrained
     #expect(
       line(.policy, costly)?.hasPrefix("policy: the path is metered and constrained;") == true)
-    costly.isMetered = false
+    costly.costsMoney = false
     #expect(line(.policy, costly)?.hasPrefix("policy: the path is constrained;") == true)
     let off = KernelPath.unsatisfied(.noRoute)
     #expect(

@@ -331,7 +331,7 @@ struct DisputeTests {
   @Test("E4 a flow forbids its path → its owner is not asked")
   func forbiddenPath() throws {
     var path = KernelPath.unknown
-    path.isMetered = true
+    path.costsMoney = true
     let remote = Destination("203.0.113.9")
     #expect(!Flow(remote).canBeAsked(on: path))
     #expect(Flow(remote, question: .keepalive).canBeAsked(on: path))

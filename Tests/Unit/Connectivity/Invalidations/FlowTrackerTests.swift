@@ -17,7 +17,7 @@ struct FlowTrackerTests {
     var flow = FollowedFlow(on: Self.wifi)
     for reading in [
       Self.wifi, Self.wifi.with { $0.path.gateway = "10.2.88.2" },
-      Self.wifi.with { $0.path.table = 100 }, Self.wifi.with { $0.path.isMetered = true },
+      Self.wifi.with { $0.path.table = 100 }, Self.wifi.with { $0.path.costsMoney = true },
       .by(.wired).with { $0.formerLink = .untied },
     ] {
       #expect(flow.see(reading) == nil)
@@ -245,7 +245,7 @@ struct FlowTrackerTests {
 
   @Test("E1 I6 I8 sockets cannot refute a verdict about a long sleep or a forbidden path")
   func certain() {
-    let moved = FlowReading.by(.cellular, leaving: .withRoute).with { $0.path.isMetered = true }
+    let moved = FlowReading.by(.cellular, leaving: .withRoute).with { $0.path.costsMoney = true }
     for (forbidsExpensive, slept, isRefutable) in [
       (false, nil, true), (true, nil, false), (false, .seconds(3600), false),
       (false, .seconds(2), true),
@@ -267,7 +267,7 @@ struct FlowTrackerTests {
 
   @Test("I8 a path becomes one that the flow forbids → reported once for each time")
   func policy() {
-    let expensive = Self.wifi.with { $0.path.isMetered = true }
+    let expensive = Self.wifi.with { $0.path.costsMoney = true }
     let constrained = Self.wifi.with { $0.path.constraint = .constrained }
     for (flow, reading, isHit) in [
       (Flow(Self.destination, forbidsExpensive: true), expensive, true),
@@ -289,7 +289,7 @@ struct FlowTrackerTests {
   @Test("I8 K6 a forbidden cost that is only guessed → drain")
   func guessedPolicy() {
     let guessed = Self.wifi.with {
-      $0.path.isMetered = true
+      $0.path.costsMoney = true
       $0.guesses.isExpensive = true
     }
     var flow = FollowedFlow(Flow(Self.destination, forbidsExpensive: true), on: Self.wifi)
@@ -314,16 +314,16 @@ struct FlowTrackerTests {
       var followed = FollowedFlow(flow, on: Self.wifi, policy: policy)
       return followed.see(reading, slept: .seconds(3600))
     }
-    let failed = FlowReading.by(.cellular, leaving: .failed).with { $0.path.isMetered = true }
+    let failed = FlowReading.by(.cellular, leaving: .failed).with { $0.path.costsMoney = true }
     #expect(told(failed.with { $0.sourceLoss = .final }) == "destroy sourceAddressLost")
     #expect(told(failed) == "destroy interfaceLost")
     let other = FlowReading.by(.wifi, router: 2, epoch: 1, first: 1).beside(.wired)
-      .with { $0.path.isMetered = true }
+      .with { $0.path.costsMoney = true }
     #expect(told(other) == "destroy networkChanged")
     let moved = failed.with { $0.formerLink = .withRoute }
     #expect(told(moved) == "destroy betterPath")
     #expect(told(moved, Self.soft) == "destroy policy")
-    #expect(told(Self.wifi.with { $0.path.isMetered = true }) == "destroy policy")
+    #expect(told(Self.wifi.with { $0.path.costsMoney = true }) == "destroy policy")
     #expect(told(Self.wifi) == "destroy resumed")
     #expect(told(.noRoute) == "destroy resumed")
   }

@@ -42,7 +42,7 @@ struct RegistrationTests {
 
   @Test("I8 registration refutes a flow on a path that it forbids")
   func forbidden() {
-    let dear = Self.wifi.with { $0.path.isMetered = true }
+    let dear = Self.wifi.with { $0.path.costsMoney = true }
     var flow = FollowedFlow(Flow(Self.destination, forbidsExpensive: true), on: dear)
     #expect(flow.register(dear) == "destroy policy")
     var any = FollowedFlow(on: dear)

@@ -65,8 +65,8 @@ struct OtherWayRuleTests {
     (.strictFilter, nothing, { $0.dropsAnswers = true }),
     (.roaming, nothing, { $0.isRoaming = true }),
     (.constrained, nothing, { $0.path.constraint = .constrained }),
-    (.expensive, nothing, { $0.path.isMetered = true }),
-    (.expensive, nothing, { $0.path.isCostUnknown = true }),
+    (.expensive, nothing, { $0.path.costsMoney = true }),
+    (.expensive, nothing, { $0.path.costsMoney = nil }),
   ]
 
   @Test("W5 W6 each obstacle forbids the other way, and is named", arguments: Self.refusals)
@@ -96,7 +96,7 @@ struct OtherWayRuleTests {
   @Test("W6 the default path costs money or roams, or assist is off → its own links may be used")
   func besideItself() {
     #expect(Self.objection(toDefault: true) == nil)
-    #expect(Self.objection({ $0.path.isMetered = true }, assist: false, toDefault: true) == nil)
+    #expect(Self.objection({ $0.path.costsMoney = true }, assist: false, toDefault: true) == nil)
     #expect(Self.objection({ $0.isRoaming = true }, toDefault: true) == nil)
     #expect(Self.objection({ $0.path.table = 51820 }, assist: false, toDefault: true) == .ownRoute)
   }
@@ -105,17 +105,17 @@ struct OtherWayRuleTests {
   func besideLost() {
     let lost: Edit = { $0.path.status = .requiresConnection }
     #expect(Self.objection(lost, assist: false) == .switchedOff)
-    #expect(Self.objection(lost, { $0.path.isMetered = true }) == .expensive)
-    #expect(Self.objection(lost, { $0.path.isMetered = true }, assist: true) == .noDefaultPath)
+    #expect(Self.objection(lost, { $0.path.costsMoney = true }) == .expensive)
+    #expect(Self.objection(lost, { $0.path.costsMoney = true }, assist: true) == .noDefaultPath)
     #expect(Self.objection(lost, { $0.isRoaming = true }, assist: true) == .roaming)
   }
 
   @Test("W6 the user allows costs → an expensive path is allowed, but not a roaming one")
   func assisted() {
     #expect(
-      Self.choice(Self.nothing, { $0.path.isMetered = true }, assist: true).isAllowed)
+      Self.choice(Self.nothing, { $0.path.costsMoney = true }, assist: true).isAllowed)
     #expect(
-      Self.choice(Self.nothing, { $0.path.isCostUnknown = true }, assist: true).isAllowed)
+      Self.choice(Self.nothing, { $0.path.costsMoney = nil }, assist: true).isAllowed)
     let refused: [(OtherWay.Reason, Edit)] = [
       (.roaming, { $0.isRoaming = true }), (.constrained, { $0.path.constraint = .constrained }),
     ]
@@ -138,7 +138,7 @@ struct OtherWayRuleTests {
     phone.metric = 100
     let rule = OtherWayRule(leaving: Self.wifi)
     #expect(rule.choice(among: [cable, phone]).path?.interface == "usb0")
-    phone.path.isMetered = true
+    phone.path.costsMoney = true
     #expect(rule.choice(among: [phone, cable]).path?.interface == "eth0")
     let generous = OtherWayRule(leaving: Self.wifi, assist: true)
     #expect(generous.choice(among: [phone, cable]).path?.interface == "eth0")

@@ -53,13 +53,13 @@ struct DiscretionaryTaskTests {
   func unknownCost() {
     var path = KernelPath(
       status: .satisfied, chain: [PathLink(index: 5, name: "wg0")], medium: .tunnel)
-    path.isCostUnknown = true
+    path.costsMoney = nil
     let present = NetworkPath(path, family: .ipv4)
     var configuration = DiscretionaryTask.Config.defaults
     let refusal = NetworkUnavailableError(reason: .costUnknown, path: path)
     #expect(configuration.verdict(on: present) == .absent(refusal))
     #expect("\(refusal)" == "the cost of the path over wg0 is unknown")
-    path.isCostUnknown = false
+    path.costsMoney = false
     #expect(configuration.verdict(on: NetworkPath(path, family: .ipv4)) == .free)
     configuration.access = .unrestricted
     #expect(configuration.verdict(on: present) == .free)

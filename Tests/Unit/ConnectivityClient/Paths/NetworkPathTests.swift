@@ -197,7 +197,7 @@ struct NetworkPathTests {
     }
     #expect(path { _ in } == NetworkPath(PathSample.status(PathSample.wifi)))
     #expect(path { _ in } != path { $0.gateway = IPAddress("192.0.2.254") })
-    #expect(path { _ in } != path { $0.isMetered = true })
+    #expect(path { _ in } != path { $0.costsMoney = true })
     // Another link with the same name.
     #expect(path { _ in } != path { $0.chain[0].index = 7 })
     #expect(
