@@ -29,7 +29,8 @@ struct MeteringTests {
       policy: LinkPolicy(rules), overrides: overrides, metering: words)
     let medium = classifier.evidence(for: chain).medium
     let cost = classifier.cost(of: chain, medium: medium)
-    return ("\(cost.evidence.state.rawValue) \(cost.evidence.source.rawValue)", cost.evidence.isExpensive)
+    let evidence = cost.evidence
+    return ("\(evidence.state.rawValue) \(evidence.source.rawValue)", evidence.isExpensive)
   }
 
   private func by(_ state: Metering) -> MeteringReports {
