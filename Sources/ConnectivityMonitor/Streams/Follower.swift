@@ -11,8 +11,8 @@ package protocol FollowedState: Sendable {
   var request: [UInt8] { get }
   /// Records that connd accepted the request. Returns the event to report, if any.
   mutating func accepted() -> Event?
-  /// Reads a message from connd. Returns the event to report, if any. Messages of a connd in another
-  /// network namespace are ignored, except that the first one is reported as a loss.
+  /// Reads a message from connd. Returns the event to report, if any. Of a connd in another network
+  /// namespace, only the first message is reported, as a loss.
   mutating func received(_ message: [UInt8]) throws -> Event?
   /// connd's network namespace, if the last message came from another namespace.
   var foreign: ForeignNamespace? { get }
