@@ -11,8 +11,8 @@ package protocol FollowedState: Sendable {
   var request: [UInt8] { get }
   /// Records that connd accepted the request. Returns the event to report, if any.
   mutating func accepted() -> Event?
-  /// Reads a message from connd. Returns the event to report, if any. Of a connd in another network
-  /// namespace, only the first message is reported, as a loss.
+  /// Reads a message from connd. Returns the event to report, if any. A connd in another network
+  /// namespace is reported as a loss at its first message, and then ignored.
   mutating func received(_ message: [UInt8]) throws -> Event?
   /// connd's network namespace, if the last message came from another namespace.
   var foreign: ForeignNamespace? { get }
