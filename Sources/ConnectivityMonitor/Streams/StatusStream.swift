@@ -25,7 +25,7 @@ public struct StatusStream: AsyncSequence, Sendable {
 
   private let socket: ConndSocket
   private let since: UInt64?
-  private let kinds: Set<EventKind>
+  private let kinds: Set<StatusEvent.Kind>
   private let logger: Logger?
 
   /// - Parameters:
@@ -34,7 +34,7 @@ public struct StatusStream: AsyncSequence, Sendable {
   ///   - events: The kinds of changes to receive; empty means all.
   ///   - logger: Logs when connd goes away, and when it is back. `nil` logs nothing.
   public init(
-    socket: ConndSocket = .default, since: UInt64? = nil, events: Set<EventKind> = [],
+    socket: ConndSocket = .default, since: UInt64? = nil, events: Set<StatusEvent.Kind> = [],
     logger: Logger? = nil
   ) {
     self.socket = socket
@@ -42,9 +42,6 @@ public struct StatusStream: AsyncSequence, Sendable {
     self.kinds = events
     self.logger = logger
   }
-
-  /// A kind of change.
-  public typealias EventKind = StatusEvent.Kind
 
   public func makeAsyncIterator() -> AsyncIterator {
     AsyncIterator(
