@@ -14,7 +14,7 @@ extension JSON {
       "flags": .flags(status.flags),
       "interface": .string(status.interface),
       "medium": .string(status.medium.rawValue),
-      "expensive": .bool(status.isMetered),
+      "expensive": .bool(status.path.costsMoney),
       "constrained": .bool(status.isConstrained),
       "ipv4": .path(status.ipv4),
       "ipv6": .path(status.ipv6),
@@ -64,7 +64,7 @@ extension JSON {
       "source": .string(path.source?.description),
       "gateway": .string(path.gateway?.description),
       "table": .number(path.table),
-      "expensive": .bool(path.isMetered),
+      "expensive": .bool(path.costsMoney),
       "constrained": .bool(path.isConstrained),
     ]
     return object.appending(known).appending(.constraint(path.constraint))

@@ -21,8 +21,8 @@ public struct NetworkConditions: Hashable, Sendable {
   public var ipv4: Attachment?
   /// The attachment in IPv6, or `nil` if the network has no IPv6.
   public var ipv6: Attachment?
-  /// Whether sending costs money.
-  public var isExpensive: Bool
+  /// Whether sending costs money, or `nil` if unknown, as with many VPNs.
+  public var isExpensive: Bool?
   /// How far programs should save data.
   public var constraint: ConstraintLevel
   /// Why no traffic flows although the network exists, or `nil` if traffic flows.
@@ -39,7 +39,7 @@ public struct NetworkConditions: Hashable, Sendable {
   /// Creates a network of any kind. A network without addresses passes no traffic.
   public init(
     name: String, medium: NetworkMedium, interface: String, ipv4: Attachment? = nil,
-    ipv6: Attachment? = nil, isExpensive: Bool = false, constraint: ConstraintLevel = .none,
+    ipv6: Attachment? = nil, isExpensive: Bool? = false, constraint: ConstraintLevel = .none,
     reason: KernelPath.Reason? = nil
   ) {
     self.name = name
@@ -139,7 +139,7 @@ extension NetworkConditions {
   }
 
   /// Returns the network with a cost: a phone's hotspot.
-  public func expensive(_ isExpensive: Bool = true) -> Self {
+  public func expensive(_ isExpensive: Bool? = true) -> Self {
     self.with { $0.isExpensive = isExpensive }
   }
 

@@ -82,7 +82,7 @@ extension SimulatedNetwork {
   /// Subscribers receive the scope "everything", and each guarded flow receives the invalidation.
   /// With `destroy`, no flow is guarded afterwards.
   public func invalidate(
-    _ reason: Invalidation.Reason = .categoryChanged, _ severity: Invalidation.Severity = .destroy
+    _ reason: Invalidation.Reason = .networkChanged, _ severity: Invalidation.Severity = .destroy
   ) {
     let verdict = FlowTracker.Verdict(reason, severity)
     self.connd.change { simulation, _, time in
@@ -100,7 +100,7 @@ extension SimulatedNetwork {
   ///   - severity: The severity that clients receive.
   ///   - isMeant: Returns whether to invalidate a flow.
   public func invalidate(
-    _ reason: Invalidation.Reason = .categoryChanged, _ severity: Invalidation.Severity = .destroy,
+    _ reason: Invalidation.Reason = .networkChanged, _ severity: Invalidation.Severity = .destroy,
     where isMeant: (GuardedFlow) throws -> Bool
   ) rethrows {
     let keys = try self.guardedFlows.filter(isMeant).map(\.key)

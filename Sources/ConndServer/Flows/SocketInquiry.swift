@@ -66,7 +66,7 @@ extension GuardedFlow {
   func takeIsTouched(by change: SocketInquiry.Change, isProof: () -> Bool) -> Bool {
     defer { if change.isOver { self.hasMoved = false } }
     guard self.flow.namesSocket, self.machine.isTrusted else { return false }
-    return self.hasMoved || self.machine.isSpared || self.machine.isSourceElsewhere
+    return self.hasMoved || self.machine.isSpared || self.machine.isSourceForeign
       || change.scope.touches(self.tracker.question, on: [self.reported, self.tracker.path])
       || !isProof()
   }

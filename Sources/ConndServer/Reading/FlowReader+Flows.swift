@@ -45,7 +45,7 @@ extension FlowReader {
       if owner == nil { reading.sourceLoss = try self.sourceLoss(question, madeOn: made) }
       reading.isSourceElsewhere = !made.chain.contains { $0.index == owner }
       if reading.isSourceElsewhere, let owner {
-        reading.isSourceOnFailedLink = try self.isStranded(on: owner, flowPath)
+        reading.otherSourceLink = try self.otherLink(owner, than: flowPath)
       }
     }
     // A flow without a source address has not used a path yet, so it cannot lose one.
@@ -77,13 +77,14 @@ extension FlowReader {
     return reading
   }
 
-  /// Whether an address is useless: its link passes no traffic, and the path uses other links.
-  private func isStranded(on owner: UInt32, _ flowPath: FlowPath) throws(KernelUnavailable) -> Bool
-  {
+  /// Returns the state of the link that owns an address, or `nil` if the path uses that link.
+  private func otherLink(
+    _ owner: UInt32, than flowPath: FlowPath
+  ) throws(KernelUnavailable) -> FlowReading.SourceLink? {
     guard !flowPath.judged.chain.contains(where: { $0.index == owner }),
-      let link = try self.view.link(owner)?.link
-    else { return false }
-    return link.state != .up && !link.flags.contains(.loopback)
+      let link = try self.view.link(owner)?.link, !link.flags.contains(.loopback)
+    else { return nil }
+    return link.state == .up ? .working : .failed
   }
 
   /// Returns whether the source address of `question`, which this machine has lost, may come back.

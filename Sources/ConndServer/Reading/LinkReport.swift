@@ -21,7 +21,8 @@ struct LinkReport: Sendable {
   var facts: LinkFacts
   /// The evidence for the link's own medium.
   var evidence: KernelPath.Evidence
-  var isExpensive: Bool
+  /// Whether sending costs money, or `nil` if unknown.
+  var isExpensive: Bool?
   var constraint: ConstraintLevel
   var addresses: [Address]
   /// How well the link passes the traffic of all users.

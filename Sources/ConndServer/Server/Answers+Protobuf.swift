@@ -90,7 +90,7 @@ extension Connectivity_V1_Link {
     self.medium = Connectivity_V1_Medium(report.evidence.medium)
     self.evidence = Connectivity_V1_Evidence(report.evidence)
     self.state = Connectivity_V1_LinkState(link.stateAsPort)
-    self.expensive = report.isExpensive
+    if let isExpensive = report.isExpensive { self.expensive = isExpensive }
     self.constrained = report.constraint != .none
     if self.constrained {
       self.constraintLevel = Connectivity_V1_ConstraintLevel(report.constraint)

@@ -134,7 +134,7 @@ public struct KernelPath: Hashable, Sendable {
   /// Returns whether the source addresses are in the same subnet: one prefix contains the other
   /// address. For example, a host's /64 from a router advertisement contains its /128 from DHCPv6.
   /// Two addresses from DHCPv6 are compared by their /64s (RFC 4291, 2.5.4).
-  public func isOfSameSubnet(as other: KernelPath) -> Bool {
+  package func isOfSameSubnet(as other: KernelPath) -> Bool {
     guard let source = self.source, let otherSource = other.source else {
       return self.source == other.source
     }

@@ -19,6 +19,8 @@ public import Logging
 /// Like task-local values, they apply to the tasks that the closure starts (`async let`, task
 /// groups, `Task { }`). Unset properties come from the channel.
 ///
+/// Closures run on any thread, and must not block it.
+///
 /// Implements rule C9.
 public struct CallSettings: Sendable {
   /// Logs the call's progress, with the request ID and the connection's metadata attached. `nil`
@@ -131,7 +133,8 @@ public func withCallSettings<Result>(
 
 extension CallSettings {
   /// The maximum duration of a call, including the wait for a connection. A timeout in the call's
-  /// `CallOptions` takes precedence, whether shorter or longer.
+  /// `CallOptions` takes precedence, whether shorter or longer, but a ``deadline(_:)`` always
+  /// applies.
   @nonexhaustive public enum TimeLimit: Hashable, Sendable {
     /// A duration from the start of the call.
     case timeout(Duration)

@@ -14,8 +14,8 @@ private import NIOPosix
 /// ```
 ///
 /// Calls in `operation` may not use the networks that `reasons` name, in addition to networks that
-/// are forbidden anyway. `expensive` and `constrained` forbid such access. Each other reason
-/// forbids its medium (C8). If a call is refused for one of these reasons, `fallback` runs instead,
+/// are forbidden anyway. `expensive` and `constrained` forbid such access, and the reasons that name
+/// a medium forbid that (C8). The others forbid nothing. If a call is refused for one of these reasons, `fallback` runs instead,
 /// with the previous settings. Access is checked once, before the call starts. A call in flight
 /// continues if its path changes to such a network. The call ends only if the channel forbids the
 /// network as well (``NetworkAwareTransport/Config/access``, I8). Then `fallback` runs, too.

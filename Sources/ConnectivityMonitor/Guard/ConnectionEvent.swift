@@ -16,14 +16,18 @@ public import Connectivity
   /// later, unless the better path is gone by then or the connection's socket shows that it is
   /// alive (I3).
   case betterPathAvailable
-  /// The better path is gone. The kernel prefers this connection's path again.
+  /// No better path exists any more: the kernel prefers this connection's path again, or a new
+  /// connection uses the better path.
   case betterPathGone
   /// connd reported that the connection is dead or in doubt. The library then reacts as configured.
   case invalidated(InvalidationError)
   /// connd asked whether the peer is alive, and the library sends a probe (E4).
   case asked
-  /// The connection is not guarded (C7, I11). If the error's code is
-  /// ``ConndError/Code/notAvailable``, guarding may begin later.
+  /// The connection is not guarded (C7, I11). If connd cannot be used now, guarding begins later,
+  /// and the next event is about the path. It never begins for this connection after
+  /// ``ConndError/Code/notGuardable``, ``ConndError/Code/breakerOpen``,
+  /// ``ConndError/Code/invalidRequest``, and if connd has accepted as many connections of this user
+  /// as it allows (``ConndError/Code/limitReached``).
   case unguarded(ConndError)
 
   /// The reason why a connection is not viable.

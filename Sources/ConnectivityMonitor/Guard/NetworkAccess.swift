@@ -46,7 +46,7 @@ public struct NetworkAccess: Hashable, Sendable {
   /// Allows every network.
   public static let unrestricted = NetworkAccess()
 
-  /// Allows only paths that cost no money and are not constrained.
+  /// Forbids paths that are known to cost money, and constrained ones.
   public static let inexpensive = NetworkAccess(
     allowsExpensiveAccess: false, allowsConstrainedAccess: false)
 

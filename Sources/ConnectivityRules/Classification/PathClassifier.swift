@@ -164,7 +164,7 @@ package struct PathClassifier: Hashable, Sendable {
         sourcePrefixLength: facts.source?.prefixLength,
         gateway: route.gateway,
         table: route.table,
-        isExpensive: cost.evidence.state == .unknown ? nil : cost.evidence.isExpensive,
+        isExpensive: cost.evidence.isExpensive,
         constraint: cost.constraint)
       path.guessedLinks = facts.guess?.links.count ?? 0
       path.quality = self.conditions.quality(of: path.chain, for: facts.user)

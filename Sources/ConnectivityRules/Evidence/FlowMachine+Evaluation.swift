@@ -87,7 +87,7 @@ extension FlowMachine {
     let outcome = self.examination.conclude(facts)
     self.inDoubtSince = self.doubt(after: evaluation)
     self.isStranded = lookup.reading.isSourceStranded
-    self.isSourceElsewhere = lookup.reading.isSourceElsewhere
+    self.isSourceForeign = lookup.reading.isSourceForeign
     if !self.isStranded {
       self.isAdvisedAsStranded = false
     } else if case .verdict(let verdict) = outcome, verdict.reason == .interfaceLost {

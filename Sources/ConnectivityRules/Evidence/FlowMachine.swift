@@ -93,9 +93,8 @@ package struct FlowMachine: Hashable, Sendable {
   package internal(set) var inDoubtSince: Instant?
   /// Whether the flow's address is on a failed link while another link sends its packets (E5).
   package internal(set) var isStranded = false
-  /// Whether the flow's address is not on the links of its path. Then answers may arrive by another
-  /// link, and the socket may still send by the path that it got when it was connected.
-  package internal(set) var isSourceElsewhere = false
+  /// Whether the flow sends from the address of another link (E2).
+  package internal(set) var isSourceForeign = false
   /// Whether the owner was advised because of `isStranded`.
   var isAdvisedAsStranded = false
   /// The evaluation that waits for a socket's report.

@@ -68,9 +68,9 @@ package struct FlowReading: Hashable, Sendable {
   /// Whether the flow's address is not on the link that the flow was made on. The flow may use
   /// another link.
   package var isSourceElsewhere: Bool
-  /// Whether the flow's address belongs to a link that carries no traffic, while another link sends
-  /// the flow's packets. Replies arrive only if both links are on the same network.
-  package var isSourceOnFailedLink = false
+  /// The link with the flow's address, if another link sends the flow's packets. `nil` if the path
+  /// uses that link, or if it is the loopback link.
+  package var otherSourceLink: SourceLink?
   /// Whether an IPsec VPN has assigned the flow's address. The VPN moves the address with its
   /// tunnel, even to another link (RFC 4555).
   package var isSourceAssignedByVPN: Bool
@@ -89,11 +89,22 @@ package struct FlowReading: Hashable, Sendable {
   /// Whether this machine has lost the flow's own address.
   package var isSourceGone: Bool { self.sourceLoss != nil }
 
-  /// Whether only the flow's socket can show that the flow works, because the flow sends from the
-  /// address of a failed link (I2).
-  package var isSourceStranded: Bool {
-    self.isSourceOnFailedLink && !self.isSourceAssignedByVPN && !self.isLocal
+  /// Whether the flow sends from the address of another link. Replies may arrive by that link, and
+  /// the flow's socket may send by the path on which it was connected (E2).
+  package var isSourceForeign: Bool {
+    self.otherSourceLink != nil && !self.isSourceAssignedByVPN && !self.isLocal
       && self.path.status == .satisfied
+  }
+
+  /// Whether only the flow's socket can show that the flow works, because the flow sends from the
+  /// address of a failed link (I2). Replies arrive only if both links are on the same network.
+  package var isSourceStranded: Bool { self.isSourceForeign && self.otherSourceLink == .failed }
+
+  /// The state of a link that has the flow's address.
+  package enum SourceLink: Hashable, Sendable {
+    case working
+    /// The link carries no traffic.
+    case failed
   }
 
   /// Whether a lost address may come back.

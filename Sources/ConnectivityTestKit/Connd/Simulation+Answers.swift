@@ -98,7 +98,7 @@ extension Connectivity_V1_Link {
       case .dormant: .dormant
       case .up: .up
       }
-    self.expensive = network.isExpensive
+    if let isExpensive = network.isExpensive { self.expensive = isExpensive }
     self.constrained = network.constraint != .none
     if self.constrained {
       self.constraintLevel = Connectivity_V1_ConstraintLevel(network.constraint)

@@ -191,7 +191,7 @@ struct IncompleteWirelessTests {
     #expect(try queries.presentNetworks().map(\.name) == ["home"])
     let link = try #require(try queries.listLinks().first { $0.facts.link.index == 2 })
     #expect(link.evidence.medium == .wifi)
-    #expect(link.wireless?.link.accessPoint?.isMetered == true && link.isExpensive)
+    #expect(link.wireless?.link.accessPoint?.isMetered == true && link.isExpensive == true)
     #expect(link.wireless?.link.network == nil)
   }
 }

@@ -21,7 +21,7 @@ struct MeteringTests {
   private func cost(
     _ chain: [LinkFacts], _ words: MeteringReports = MeteringReports(), said: Bool? = nil,
     configured: Bool? = nil
-  ) -> (String, Bool) {
+  ) -> (String, Bool?) {
     var overrides = CostOverrides()
     overrides[.link("eth0")] = said.map { CostOverride(expensive: .init($0), user: 1000) }
     let rules = configured.map { [LinkPolicy.Rule(match: "eth*", expensive: $0)] } ?? []
@@ -67,7 +67,7 @@ struct MeteringTests {
       self.cost([Self.rndis], MeteringReports(phones: ["eth0"])) == ("yes dhcp", true))
     #expect(self.cost([Self.cable], self.by(.guessNo)) == ("guessNo networkManager", false))
     #expect(self.cost([Self.cable]) == ("guessNo none", false))
-    #expect(self.cost([LinkClassifierTests.link("eth0", kind: "dummy")]) == ("unknown none", false))
+    #expect(self.cost([LinkClassifierTests.link("eth0", kind: "dummy")]) == ("unknown none", nil))
   }
 
   @Test("K6 the cost of a link below counts for those above it")

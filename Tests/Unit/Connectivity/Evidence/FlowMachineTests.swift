@@ -227,7 +227,7 @@ struct FlowMachineTests {
       #expect(standing.map { "\($0.severity) \($0.reason)" } == expected, "\(state)")
     }
     var stranded = Self.flow(in: .alive)
-    let reading = Self.wifi.with { $0.isSourceOnFailedLink = true }
+    let reading = Self.wifi.with { $0.otherSourceLink = .failed }
     #expect(stranded.see(reading).compactMap(\.verdict).map(\.severity) == [.advise])
     #expect(stranded.machine.unresolved?.reason == .interfaceLost)
     _ = stranded.see(Self.wifi)

@@ -1001,7 +1001,14 @@ public struct Connectivity_V1_Link: Message {
 
   public var state: Connectivity_V1_LinkState = Connectivity_V1_LinkState()
 
-  public var expensive: Bool = false
+  /// Whether sending by the link costs money. Not set if unknown.
+  public var expensive: Bool {
+    get { self._expensive ?? false }
+    set { self._expensive = newValue }
+  }
+  public var hasExpensive: Bool { self._expensive != nil }
+  public mutating func clearExpensive() { self._expensive = nil }
+  private var _expensive: Bool?
 
   public var constrained: Bool = false
 
@@ -1143,7 +1150,7 @@ public struct Connectivity_V1_Link: Message {
     writer.write(self.medium, as: 4)
     self._evidence.write(to: &writer, as: 5)
     writer.write(self.state, as: 6)
-    writer.write(self.expensive, as: 7)
+    if let value = self._expensive { writer.write(present: value, as: 7) }
     writer.write(self.constrained, as: 8)
     for value in self.addresses { writer.write(present: value, as: 9) }
     if let value = self._master { writer.write(present: value, as: 10) }
