@@ -60,6 +60,14 @@ struct NamespacesScenario {
       let outcome = try run(command)
       #expect(outcome.standardError.contains("this is about connd's"), "\(command): \(outcome)")
     }
+    for (arguments, remark) in [
+      (["on", "transition", "--", "true"], "this is about connd's"),
+      (["run", "--guard", "--", "sleep", "60"], "no connection is ended"),
+    ] {
+      let command = try container.spawn([Programs.connctl, "--socket", lab.socket] + arguments)
+      try waitUntil("\(arguments) says so") { command.standardError.contains(remark) }
+      try command.terminate()
+    }
     #expect(connection.carries(within: .seconds(10)))
     // In connd's namespace it guards.
     let flow = try GuardedFlow(lab, to: Self.server)

@@ -42,7 +42,8 @@ struct WhyCommand: ConnctlCommand {
         request = try DiagnosisQuestion(subject).request
       } catch let error as ResolutionError {
         // The reason may be the one that the user looks for.
-        remark = "\(error); judging all connections"
+        remark =
+          "“\(subject)” is not a running program, and \(error); judging all connections (“connctl connections” lists programs and hosts)"
       }
     }
     if let remark { self.console.remark(remark) }
@@ -64,7 +65,9 @@ struct WhyCommand: ConnctlCommand {
     }
     let router = self.ask ? try await self.askRouter(diagnosis, status) : nil
     try self.show(
-      try .diagnosis(diagnosis, router), try self.console.style.diagnosis(diagnosis, router))
+      try .diagnosis(diagnosis, router),
+      try self.console.style.diagnosis(
+        diagnosis, of: remark == nil ? self.subject : nil, router))
     guard DiagnosisVerdict(diagnosis.verdict) == .nothingWrong else {
       throw ExitStatus.doesNotHold
     }

@@ -49,7 +49,14 @@ final class ReaperSession: Sendable {
       group.addTask {
         for await _ in self.turns.stream { try await self.list() }
       }
-      for await job in self.jobs.stream {
+      // An error of the others cancels only tasks of the group.
+      group.addTask { try await self.perform(self.jobs.stream) }
+    }
+  }
+
+  private func perform(_ jobs: AsyncStream<Job>) async throws {
+    try await withThrowingDiscardingTaskGroup { group in
+      for await job in jobs {
         switch job {
         case .ask(let connections):
           group.addTask { await self.ender.ask(connections, on: self.connector.thread) }
@@ -64,7 +71,6 @@ final class ReaperSession: Sendable {
           }
         }
       }
-      group.cancelAll()
     }
   }
 

@@ -32,6 +32,7 @@ struct Connd {
 
   private func run(on reactor: Reactor) async throws {
     let socket = self.passed.unixListener == nil ? try ListeningSocket(path: self.socketPath) : nil
+    self.logger.info("connd \(Version.built) starts")
     // The descriptor is never -1 here: either systemd passed a socket, or connd opened one above.
     let descriptor = self.passed.unixListener?.descriptor ?? socket?.takeDescriptor() ?? -1
 
@@ -92,7 +93,7 @@ struct Connd {
       reactor: reactor,
       listening: { [logger] in
         await transport.listening()
-        logger.info("connd \(Version.built) listens on \(place)")
+        logger.info("connd listens on \(place)")
         trimmer.started()
       })
     let lifecycle = Lifecycle(
