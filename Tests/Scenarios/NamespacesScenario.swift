@@ -56,7 +56,7 @@ struct NamespacesScenario {
     }
     #expect(try run("is", "online").status == 69)
     #expect(try run("path", Self.server).status == 69)
-    for command in ["status", "links", "history", "networks", "why"] {
+    for command in ["status", "links", "dns", "history", "networks", "why", "stats"] {
       let outcome = try run(command)
       #expect(outcome.standardError.contains("this is about connd's"), "\(command): \(outcome)")
     }

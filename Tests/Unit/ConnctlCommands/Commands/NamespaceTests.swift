@@ -52,7 +52,7 @@ struct NamespaceTests {
     "C7 the other commands answer, and say in one line that it is about connd's namespace",
     arguments: [
       ["status"], [], ["status", "--format", "{category}"], ["explain"], ["explain", "wlan0"],
-      ["connections"], ["watch"], ["links"], ["dns"], ["history"], ["networks"], ["why"],
+      ["connections"], ["watch"], ["links"], ["history"], ["networks"], ["why"],
       ["stats"], ["metrics"], ["metered"], ["metered", "wlan0", "on"], ["constrain", "wlan0"],
       ["assist", "auto"], ["forget", "Home"],
     ])
