@@ -36,6 +36,16 @@ struct CommandLineScenario {
     #expect(outcome.standardError == "connctl: cannot write: Bad file descriptor\n")
   }
 
+  @Test("the page for OpenRC and runit has the log level, and options that connd has")
+  func otherInits() throws {
+    let page = try Command.run(["cat", Checkout.path("docs/how-to/without-systemd.md")])
+    let help = try Command.run([Programs.connd, "--help"])
+    for option in ["--log-level", "--check-config"] {
+      #expect(page.contains(option) && help.contains(option), "\(option)")
+    }
+    #expect(page.contains("\n## OpenRC\n") && page.contains("\n## runit\n"))
+  }
+
   @Test("connd's backlog is full → connctl gives up in time")
   func fullQueue() throws {
     let lab = try Laboratory()
