@@ -35,6 +35,12 @@ extension ConnctlCommand {
     if let foreign { self.console.remark(foreign.remark) }
     return answer
   }
+
+  /// Says so if connd watches another network namespace.
+  func remarkNamespace(through connector: Connector) async {
+    guard let foreign = await connector.foreignNamespace(at: self.socket) else { return }
+    self.console.remark(foreign.remark)
+  }
 }
 
 extension Connector {

@@ -43,7 +43,7 @@ struct BarsScenario {
     #expect(try running.nextLine() == online)
   }
 
-  @Test("connd goes away and returns → a bar shows that the network is unknown, and then the network")
+  @Test("connd goes away and returns → a bar shows an unknown network, and then the network")
   func away() throws {
     let lab = try self.online()
     let bar = try RunningCommand([

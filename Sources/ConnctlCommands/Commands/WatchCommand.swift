@@ -56,9 +56,7 @@ struct WatchCommand: ConnctlCommand {
         defer { shown.isFirst = false }
         return shown.isFirst
       }
-      if isFirst, let foreign = await connector.foreignNamespace(at: self.socket) {
-        self.console.remark(foreign.remark)
-      }
+      if isFirst { await self.remarkNamespace(through: connector) }
       switch event {
       case .disconnected(let error):
         self.console.remark(ConndMessage.absent(error))

@@ -47,7 +47,7 @@ struct WhyCommand: ConnctlCommand {
       }
     }
     if let remark { self.console.remark(remark) }
-    let (diagnosis, status) = try await connector.withServices(at: self.socket) { [request] connd in
+    let (diagnosis, status) = try await self.answer(through: connector) { [request] connd in
       var diagnosis =
         if let request {
           try await connd.call(ConndServices.Diagnostics.Diagnose.self, request)
@@ -59,9 +59,6 @@ struct WhyCommand: ConnctlCommand {
       }
       let status = try await connd.call(ConndServices.Connectivity.GetStatus.self)
       return (diagnosis, status)
-    }
-    if let foreign = ForeignNamespace(of: status.networkNamespace) {
-      self.console.remark(foreign.remark)
     }
     let router = self.ask ? try await self.askRouter(diagnosis, status) : nil
     try self.show(

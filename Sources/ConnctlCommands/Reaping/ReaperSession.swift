@@ -50,13 +50,13 @@ final class ReaperSession: Sendable {
         for await _ in self.turns.stream { try await self.list() }
       }
       // An error of the others cancels only tasks of the group.
-      group.addTask { try await self.perform(self.jobs.stream) }
+      group.addTask { try await self.runJobs() }
     }
   }
 
-  private func perform(_ jobs: AsyncStream<Job>) async throws {
+  private func runJobs() async throws {
     try await withThrowingDiscardingTaskGroup { group in
-      for await job in jobs {
+      for await job in self.jobs.stream {
         switch job {
         case .ask(let connections):
           group.addTask { await self.ender.ask(connections, on: self.connector.thread) }

@@ -26,13 +26,13 @@ struct Connd {
   /// Runs until SIGTERM or SIGINT. Everything except the monitor runs on the calling thread,
   /// because there is little to do and each thread costs memory.
   func runOnOneThread() throws {
+    self.logger.info("connd \(Version.built) starts")
     let reactor = try Reactor()
     try reactor.runBlocking { try await self.run(on: reactor) }
   }
 
   private func run(on reactor: Reactor) async throws {
     let socket = self.passed.unixListener == nil ? try ListeningSocket(path: self.socketPath) : nil
-    self.logger.info("connd \(Version.built) starts")
     // The descriptor is never -1 here: either systemd passed a socket, or connd opened one above.
     let descriptor = self.passed.unixListener?.descriptor ?? socket?.takeDescriptor() ?? -1
 

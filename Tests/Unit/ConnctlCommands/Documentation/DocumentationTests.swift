@@ -85,7 +85,7 @@ struct DocumentationTests {
     let file = folder + "BuildTrait.swift"
     let sources = ["*", "*/*"].flatMap { Self.files("\(folder)\($0).swift") }
     #expect(sources.count > 20 && sources.min() == file)
-    #expect(try Self.text(file).contains(#"needs a trait of its package: .package(…, traits: [\"Client\"])"#))
+    #expect(try Self.text(file).contains(#".package(…, traits: [\"Client\"])"#))
     #expect(try Self.text("Package.swift").contains("let client = \"Client\"\n"))
   }
 
