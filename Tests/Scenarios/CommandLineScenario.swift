@@ -31,7 +31,9 @@ struct CommandLineScenario {
     let lab = try self.online()
     try lab.start()
     let outcome = try Command.outcome(
-      of: ["sh", "-c", #""$0" --socket "$1" status >&-"#, Programs.connctl, lab.socket])
+      of: lab.namespace.wrapped([
+        "sh", "-c", #""$0" --socket "$1" status >&-"#, Programs.connctl, lab.socket,
+      ]))
     #expect(outcome.status == 1)
     #expect(outcome.standardError == "connctl: cannot write: Bad file descriptor\n")
   }
