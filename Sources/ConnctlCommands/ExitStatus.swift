@@ -20,7 +20,8 @@ enum ExitStatus {
           no path is satisfied; a name cannot be resolved;
           the output cannot be written
       64  wrong usage, or connd rejects the request
-      69  connd is not running, at a limit, or does not answer
+      69  connd is not running, at a limit, does not answer,
+          or watches another network namespace
       77  connd refuses this user
     """
 }

@@ -16,6 +16,25 @@ extension ConndServices {
   }
 }
 
+extension ConnctlCommand {
+  /// Returns connd's answer. A remark says so if the answer is about another network namespace.
+  func answer<Answer: Sendable>(
+    through connector: Connector, _ body: (ConndServices) async throws -> Answer
+  ) async throws -> Answer {
+    let (answer, foreign) = try await connector.withServices(at: self.socket) { connd in
+      (try await body(connd), try? await connd.foreignNamespace())
+    }
+    if let foreign { self.console.remark(foreign.remark) }
+    return answer
+  }
+
+  /// Says so if connd watches another network namespace.
+  func remarkNamespace(through connector: Connector) async {
+    guard let foreign = await connector.foreignNamespace(at: self.socket) else { return }
+    self.console.remark(foreign.remark)
+  }
+}
+
 extension Connector {
   /// Returns connd's network namespace if it differs from this process's, or `nil`, also if connd
   /// does not answer.

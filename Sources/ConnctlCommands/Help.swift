@@ -10,7 +10,7 @@ extension CommandConfiguration {
   ) -> CommandConfiguration {
     let parts = [
       discussion, (["Examples:"] + examples.map { "  \($0)" }).joined(separator: "\n"),
-      "Exit status: \(exit) As for every command: 64 for wrong usage, 69 if connd is not running, "
+      "Exit status: \(exit) As for every command: 64 for wrong usage, 69 if connd does not answer, "
         + "77 if connd refuses this user.",
     ]
     return CommandConfiguration(

@@ -12,6 +12,9 @@ public enum Program {
   public static func main() -> Never {
     // A reader that is gone causes an error of write(2), not a signal.
     signal(SIGPIPE, SIG_IGN)
+    // If a standard descriptor is closed, a socket could take its number. Output into this file
+    // fails with EBADF.
+    while (0...STDERR_FILENO).contains(open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
     // connctl inherits the signal mask of its parent's thread. Threads of libdispatch block signals
     // that should end connctl.
     var none = sigset_t()

@@ -43,6 +43,19 @@ struct BarsScenario {
     #expect(try running.nextLine() == online)
   }
 
+  @Test("connd goes away and returns → a bar shows an unknown network, and then the network")
+  func away() throws {
+    let lab = try self.online()
+    let bar = try RunningCommand([
+      Programs.connctl, "--socket", lab.socket, "watch", "--format", "{category} {interface}",
+    ])
+    #expect(try bar.nextLine() == "wired eth0")
+    try #require(lab.connd).terminate()
+    #expect(try bar.nextLine() == "unknown ")
+    try lab.startConnd()
+    #expect(try bar.nextLine() == "wired eth0")
+  }
+
   @Test("starship's module appears while the machine is online")
   func starship() throws {
     let lab = try self.online()

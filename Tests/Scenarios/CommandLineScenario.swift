@@ -26,6 +26,28 @@ struct CommandLineScenario {
     #expect(output.split(separator: "\n").count == 2 && output.hasSuffix("\n0\n"), "\(output)")
   }
 
+  @Test("standard output is closed → an error and 1, and the text goes nowhere else")
+  func closedOutput() throws {
+    let lab = try self.online()
+    try lab.start()
+    let outcome = try Command.outcome(
+      of: lab.namespace.wrapped([
+        "sh", "-c", #""$0" --socket "$1" status >&-"#, Programs.connctl, lab.socket,
+      ]))
+    #expect(outcome.status == 1)
+    #expect(outcome.standardError == "connctl: cannot write: Bad file descriptor\n")
+  }
+
+  @Test("the page for OpenRC and runit has the log level, and options that connd has")
+  func otherInits() throws {
+    let page = try Command.run(["cat", Checkout.path("docs/how-to/without-systemd.md")])
+    let help = try Command.run([Programs.connd, "--help"])
+    for option in ["--log-level", "--check-config"] {
+      #expect(page.contains(option) && help.contains(option), "\(option)")
+    }
+    #expect(page.contains("\n## OpenRC\n") && page.contains("\n## runit\n"))
+  }
+
   @Test("connd's backlog is full → connctl gives up in time")
   func fullQueue() throws {
     let lab = try Laboratory()

@@ -145,7 +145,7 @@ struct CostsScenario {
     #expect(
       marked.status == 0
         && marked.output.hasPrefix(
-          "data is saved on this network (10.0.0.1, wlan0) from now on; undo: "),
+          "this network (10.0.0.1, wlan0) is constrained from now on; undo: "),
       "\(marked)")
     #expect(try lab.event().status.constrained)
     try lab.ip("link set wlan0 down")

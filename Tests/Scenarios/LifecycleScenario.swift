@@ -292,10 +292,14 @@ struct LifecycleScenario {
     #expect(try lab.event().generation == before.generation + 1)
   }
 
-  @Test("connd's log says where it listens")
+  @Test("connd's log begins with its version, and says where it listens")
   func listens() throws {
     let lab = try self.online()
     let connd = try lab.startConnd()
+    let version = try Command.run([Programs.connd, "--version"])
+    #expect(
+      connd.standardError.hasPrefix("connd: info: \(version.prefix { $0 != "\n" }) starts\n"),
+      "\(connd.standardError)")
     // It writes the line before it is ready.
     #expect(connd.standardError.contains("listens on \(lab.socket)"))
   }

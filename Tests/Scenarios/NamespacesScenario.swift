@@ -56,7 +56,7 @@ struct NamespacesScenario {
     }
     #expect(try run("is", "online").status == 69)
     #expect(try run("path", Self.server).status == 69)
-    for command in ["status", "links", "history", "networks", "why"] {
+    for command in ["status", "links", "dns", "history", "networks", "why", "stats"] {
       let outcome = try run(command)
       #expect(outcome.standardError.contains("this is about connd's"), "\(command): \(outcome)")
     }
@@ -69,6 +69,14 @@ struct NamespacesScenario {
       ])
     #expect(outcome.output == "None\n")
     #expect(outcome.standardError.contains("connd speaks for another network namespace"))
+    for (arguments, remark) in [
+      (["on", "transition", "--", "true"], "this is about connd's"),
+      (["run", "--guard", "--", "sleep", "60"], "no connection is ended"),
+    ] {
+      let command = try container.spawn([Programs.connctl, "--socket", lab.socket] + arguments)
+      try waitUntil("\(arguments) says so") { command.standardError.contains(remark) }
+      try command.terminate()
+    }
     #expect(connection.carries(within: .seconds(10)))
     // In connd's namespace it guards.
     let flow = try GuardedFlow(lab, to: Self.server)

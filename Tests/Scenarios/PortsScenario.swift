@@ -28,6 +28,8 @@ struct PortsScenario {
     #expect(loss.last?.status.ipv4.reason == "noSourceAddress")
     #expect(loss.last?.status.interface == "eth0")
     #expect(try lab.connctl("is", "online").status == 1)
+    let explained = try lab.connctl("explain").output
+    #expect(explained.hasPrefix("No traffic leaves: eth0 is a port of br0.\n"), "\(explained)")
     try flow.expectDestroyed("interfaceLost", after: ["advise interfaceLost"])
 
     try lab.ip("link set eth0 nomaster")

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// ErrInvalidated is the error of a connection that was closed because its network is gone. The
-// errors of reads and writes wrap an [Invalidation], which says more.
-var ErrInvalidated = errors.New("the connection's network is gone")
+// ErrInvalidated is the error of a connection that was closed because of connd's report. The errors
+// of reads and writes wrap an [Invalidation], which says more.
+var ErrInvalidated = errors.New("connd invalidated the connection")
 
 // A Severity says how to treat a connection that is no longer viable.
 type Severity int

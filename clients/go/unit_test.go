@@ -279,3 +279,14 @@ func TestWindows(t *testing.T) {
 	check(t, s.handle(framePing, 0, 0, make([]byte, 8)))
 	sends(8)
 }
+
+func TestInvalidationText(t *testing.T) {
+	for reason, text := range map[Reason]string{
+		InterfaceLost: "connd invalidated the connection: interface lost (carrierLost on eth0)",
+		BetterPath:    "connd invalidated the connection: better path (carrierLost on eth0)",
+	} {
+		if got := (&Invalidation{Reason: reason, Cause: "carrierLost on eth0"}).Error(); got != text {
+			t.Errorf("the text is %q", got)
+		}
+	}
+}

@@ -59,7 +59,7 @@ struct AssistCommand: ConnctlCommand {
       }
     if let time = self.for { request.duration = Google_Protobuf_Duration(rounding: time.duration) }
     if self.until == .boot { request.atBoot = true }
-    let response = try await connector.withServices(at: self.socket) { [request] connd in
+    let response = try await self.answer(through: connector) { [request] connd in
       try await decided { try await connd.call(ConndServices.Costs.SetAssist.self, request) }
     }
     if response.notKept {

@@ -29,7 +29,7 @@ extension CostCommand {
       throw ValidationError(
         "add on, off or auto for the network “\(name)”; “connctl networks” lists the overrides")
     }
-    let cost = try await connector.withServices(at: self.socket) { connd -> PresentCost? in
+    let cost = try await self.answer(through: connector) { connd -> PresentCost? in
       let explanation = try await connd.call(ConndServices.Diagnostics.Explain.self)
       let path = explanation.path.chain.map(\.name)
       guard let name = target.link else {

@@ -9,6 +9,8 @@ struct ConstrainCommand: CostCommand {
   static let configuration = CostOptions.configuration(
     "constrain", "Mark a link or a network as constrained: save data (Low Data Mode).")
 
+  static let property = "constrained"
+
   @OptionGroup var options: PlainOptions
   @ParentCommand var parent: Connctl
   @OptionGroup var cost: CostOptions
@@ -20,21 +22,17 @@ struct ConstrainCommand: CostCommand {
   }
 
   static func present(_ cost: PresentCost) -> String {
-    "data is \(cost.isConstrained ? "" : "not ")saved on \(cost.link)"
-  }
-
-  static func effect(of choice: Connectivity_V1_Choice, on place: String) -> String {
-    switch choice {
-    case .on: "data is saved on \(place)"
-    case .off: "data is not saved on \(place)"
-    case .auto, .unspecified, .UNRECOGNIZED: "connd decides again whether to save data on \(place)"
-    }
+    cost.isConstrained
+      ? "\(cost.link) is constrained: programs should save data"
+      : "\(cost.link) is not constrained: programs need not save data"
   }
 }
 
 struct MeteredCommand: CostCommand {
   static let configuration = CostOptions.configuration(
     "metered", "Mark a link or a network as metered: traffic costs money.", alias: "expensive")
+
+  static let property = "metered"
 
   @OptionGroup var options: PlainOptions
   @ParentCommand var parent: Connctl
@@ -50,14 +48,6 @@ struct MeteredCommand: CostCommand {
     cost.evidence?.sentence(about: cost.link)
       ?? "\(cost.link) is \(cost.isExpensive ? "metered" : "not known to be metered")"
   }
-
-  static func effect(of choice: Connectivity_V1_Choice, on place: String) -> String {
-    switch choice {
-    case .on: "\(place) is metered"
-    case .off: "\(place) is not metered"
-    case .auto, .unspecified, .UNRECOGNIZED: "connd decides again whether \(place) is metered"
-    }
-  }
 }
 
 /// A command that sets a cost override.
@@ -67,8 +57,8 @@ protocol CostCommand: ConnctlCommand {
     _ choice: Connectivity_V1_Choice, in request: inout Connectivity_V1_SetCostRequest)
   /// Returns the present cost, in one line.
   static func present(_ cost: PresentCost) -> String
-  /// Returns the effect of an override, for the user.
-  static func effect(of choice: Connectivity_V1_Choice, on place: String) -> String
+  /// The adjective of a link or network with the override.
+  static var property: String { get }
 }
 
 /// The target of an override, as shown to the user.
@@ -94,7 +84,7 @@ extension CostCommand {
     case .left: request.whenLeft = true
     case nil: break
     }
-    let (response, place) = try await connector.withServices(at: self.socket) { [request] connd in
+    let (response, place) = try await self.answer(through: connector) { [request] connd in
       var request = request
       var place: CostPlace?
       switch target {
@@ -127,8 +117,8 @@ extension CostCommand {
 
   /// Returns what was done and how to undo it.
   private func success(_ choice: Connectivity_V1_Choice, _ place: CostPlace) -> String {
-    let effect = Self.effect(of: choice, on: place.name)
-    guard choice != .auto else { return effect }
+    if choice == .auto { return "connd decides again whether \(place.name) is \(Self.property)" }
+    let effect = "\(place.name) is \(choice == .off ? "not " : "")\(Self.property)"
     let end =
       switch (self.cost.for, self.cost.until) {
       case (let time?, _): "for \(time.text)"

@@ -110,6 +110,8 @@ struct GuardCommand: ConnctlCommand {
           connection.remote.address, link: connection.remote.link ?? connection.local.link,
           local: connection.local.address, ports: (connection.local.port, connection.remote.port))
       }.run()
+      // The input may end before connd reports anything.
+      try await connector.checkNamespace(at: self.socket)
     }
   }
 

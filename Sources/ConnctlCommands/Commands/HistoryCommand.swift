@@ -45,10 +45,9 @@ struct HistoryCommand: ConnctlCommand {
   }
 
   func run(through connector: Connector) async throws {
-    let (entries, foreign) = try await connector.withServices(at: self.socket) { connd in
-      (try await connd.history(limit: self.limit), try? await connd.foreignNamespace())
+    let entries = try await self.answer(through: connector) {
+      try await $0.history(limit: self.limit)
     }
-    if let foreign { self.console.remark(foreign.remark) }
     let now = self.console.now()
     let all = FoldedChange.groups(entries).filter { change in
       guard let since, let time = change.first?.time else { return true }

@@ -25,10 +25,7 @@ struct LinksCommand: ConnctlCommand {
   }
 
   func run(through connector: Connector) async throws {
-    let (links, foreign) = try await connector.withServices(at: self.socket) {
-      (try await $0.links(), try? await $0.foreignNamespace())
-    }
-    if let foreign { self.console.remark(foreign.remark) }
+    let links = try await self.answer(through: connector) { try await $0.links() }
     if self.json {
       for link in links { try self.console.print(.link(link)) }
     } else {

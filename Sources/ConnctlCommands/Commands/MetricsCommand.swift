@@ -37,7 +37,10 @@ struct MetricsCommand: ConnctlCommand {
 
   func run(through connector: Connector) async throws {
     guard self.http else {
-      return try self.console.write(try await self.metrics(.openMetrics, through: connector).text)
+      let metrics = try await self.answer(through: connector) {
+        try await self.metrics(.openMetrics, from: $0)
+      }
+      return try self.console.write(metrics.text)
     }
     let connection = RequestReader(STDIN_FILENO)
     guard let (response, isHead) = await self.response(to: connection, through: connector) else {
@@ -55,7 +58,9 @@ struct MetricsCommand: ConnctlCommand {
       guard let head = try connection.head() else { return nil }
       let request = try MetricsRequest(head: head, hosts: self.host)
       do {
-        let metrics = try await self.metrics(request.format, through: connector)
+        let metrics = try await connector.withServices(at: self.socket) {
+          try await self.metrics(request.format, from: $0)
+        }
         return (HTTPResponse(metrics, as: request.format), request.isHead)
       } catch {
         let reason = (error as? ConndError)?.advice(socket: self.socket) ?? "\(error)"
@@ -67,14 +72,10 @@ struct MetricsCommand: ConnctlCommand {
   }
 
   private func metrics(
-    _ format: Metrics.Format, through connector: Connector
+    _ format: Metrics.Format, from connd: ConndServices
   ) async throws -> Metrics {
-    let (status, statistics) = try await connector.withServices(at: self.socket) { connd in
-      (
-        try await connd.call(ConndServices.Connectivity.GetStatus.self),
-        try await connd.call(ConndServices.Diagnostics.GetStatistics.self)
-      )
-    }
+    let status = try await connd.call(ConndServices.Connectivity.GetStatus.self)
+    let statistics = try await connd.call(ConndServices.Diagnostics.GetStatistics.self)
     return Metrics(
       try ConnectivitySnapshot(status), statistics.statistics,
       since: try WallTime(statistics.startTime), version: statistics.version, as: format)

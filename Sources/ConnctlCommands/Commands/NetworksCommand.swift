@@ -19,10 +19,9 @@ struct NetworksCommand: ConnctlCommand {
   @ParentCommand var parent: Connctl
 
   func run(through connector: Connector) async throws {
-    let (networks, assist, foreign) = try await connector.withServices(at: self.socket) {
-      (try await $0.networks(), try await $0.assist(), try? await $0.foreignNamespace())
+    let (networks, assist) = try await self.answer(through: connector) {
+      (try await $0.networks(), try await $0.assist())
     }
-    if let foreign { self.console.remark(foreign.remark) }
     if self.json {
       for network in networks { try self.console.print(.network(network)) }
       return
@@ -52,7 +51,7 @@ struct ForgetCommand: ConnctlCommand {
   func run(through connector: Connector) async throws {
     var request = Connectivity_V1_ForgetNetworkRequest()
     request.network = self.name
-    let isForgotten = try await connector.withServices(at: self.socket) { [request] connd in
+    let isForgotten = try await self.answer(through: connector) { [request] connd in
       do {
         if try await decided({
           try await connd.call(ConndServices.Costs.ForgetNetwork.self, request)

@@ -71,6 +71,7 @@ struct OnCommand: ConnctlCommand {
       socket: self.socket, through: connector, kinds: [self.kind, .transition, .path])
     try await follower.run { event in
       let before = last.withLock { $0 }
+      if case .snapshot = event, before == nil { await self.remarkNamespace(through: connector) }
       switch event {
       case .disconnected(let error):
         if before == nil { throw error }

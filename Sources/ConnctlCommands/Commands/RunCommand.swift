@@ -31,7 +31,9 @@ struct RunCommand: ConnctlCommand {
       "connctl run --when wifi --stop -- rsync -a ~/photos nas:",
       "connctl run --guard -- wget https://example.com/image.iso",
     ],
-    exit: "the command's; 127 if it does not exist, 126 if it cannot be executed.")
+    exit:
+      "the command's; 127 if it does not exist, 126 if it cannot be executed. With --guard but without --when, the command runs also without connd, and so the statuses 69 and 77 are the command's."
+  )
 
   @OptionGroup var options: PlainOptions
   @ParentCommand var parent: Connctl

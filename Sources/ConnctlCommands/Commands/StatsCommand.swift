@@ -12,8 +12,8 @@ struct StatsCommand: ConnctlCommand {
   @ParentCommand var parent: Connctl
 
   func run(through connector: Connector) async throws {
-    let statistics = try await connector.withServices(at: self.socket) { connd in
-      try await connd.call(ConndServices.Diagnostics.GetStatistics.self)
+    let statistics = try await self.answer(through: connector) {
+      try await $0.call(ConndServices.Diagnostics.GetStatistics.self)
     }
     let started = try WallTime(statistics.startTime)
     try self.show(

@@ -12,7 +12,7 @@ struct WatchCommand: ConnctlCommand {
       Continues across restarts of connd. Messages about the connection go to standard error.
 
       \(FormatOption.discussion) If all fields are of the status, a line appears only when it \
-      differs from the last one.
+      differs from the last one, and the category is unknown while connd is away.
       """,
     examples: [
       "connctl watch", "connctl watch --json | jq --unbuffered -c .event",
@@ -56,23 +56,22 @@ struct WatchCommand: ConnctlCommand {
         defer { shown.isFirst = false }
         return shown.isFirst
       }
-      if isFirst, let foreign = await connector.foreignNamespace(at: self.socket) {
-        self.console.remark(foreign.remark)
-      }
+      if isFirst { await self.remarkNamespace(through: connector) }
       switch event {
       case .disconnected(let error):
         self.console.remark(ConndMessage.absent(error))
       case .resumed(let generation):
         self.console.remark(ConndMessage.back(after: generation))
       case .snapshot, .change, .gap:
-        if let template = self.format.format {
-          if let line = shown.withLock({ Self.line(template, event, &$0) }) {
-            try self.console.write(line + "\n")
-          }
-        } else {
+        if self.format.format == nil {
           try self.show(
             .event(event), self.console.style.event(event, now: self.console.now()))
         }
+      }
+      if let template = self.format.format,
+        let line = shown.withLock({ Self.line(template, event, &$0) })
+      {
+        try self.console.write(line + "\n")
       }
     }
   }
@@ -89,10 +88,15 @@ struct WatchCommand: ConnctlCommand {
       } else {
         shown.snapshot?.apply(change)
       }
-    case .disconnected, .resumed: return nil
+    case .disconnected, .resumed: if template.isOfEvents { return nil }
     }
     // A stream that resumes begins with a change, which may have no status.
-    guard let snapshot = shown.snapshot else { return nil }
+    guard var snapshot = shown.snapshot else { return nil }
+    // A bar must not go on showing what may be wrong by now.
+    if case .disconnected = event {
+      snapshot.status = ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4)
+      snapshot.dns = nil
+    }
     let line = template.text(snapshot, event)
     guard template.isOfEvents || line != shown.line else { return nil }
     shown.line = line

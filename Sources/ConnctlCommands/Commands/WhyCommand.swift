@@ -42,11 +42,12 @@ struct WhyCommand: ConnctlCommand {
         request = try DiagnosisQuestion(subject).request
       } catch let error as ResolutionError {
         // The reason may be the one that the user looks for.
-        remark = "\(error); judging all connections"
+        remark =
+          "“\(subject)” is not a running program, and \(error); judging all connections (“connctl connections” lists programs and hosts)"
       }
     }
     if let remark { self.console.remark(remark) }
-    let (diagnosis, status) = try await connector.withServices(at: self.socket) { [request] connd in
+    let (diagnosis, status) = try await self.answer(through: connector) { [request] connd in
       var diagnosis =
         if let request {
           try await connd.call(ConndServices.Diagnostics.Diagnose.self, request)
@@ -59,12 +60,11 @@ struct WhyCommand: ConnctlCommand {
       let status = try await connd.call(ConndServices.Connectivity.GetStatus.self)
       return (diagnosis, status)
     }
-    if let foreign = ForeignNamespace(of: status.networkNamespace) {
-      self.console.remark(foreign.remark)
-    }
     let router = self.ask ? try await self.askRouter(diagnosis, status) : nil
     try self.show(
-      try .diagnosis(diagnosis, router), try self.console.style.diagnosis(diagnosis, router))
+      try .diagnosis(diagnosis, router),
+      try self.console.style.diagnosis(
+        diagnosis, of: remark == nil ? self.subject : nil, router))
     guard DiagnosisVerdict(diagnosis.verdict) == .nothingWrong else {
       throw ExitStatus.doesNotHold
     }

@@ -49,6 +49,13 @@ final class ReaperSession: Sendable {
       group.addTask {
         for await _ in self.turns.stream { try await self.list() }
       }
+      // An error of the others cancels only tasks of the group.
+      group.addTask { try await self.runJobs() }
+    }
+  }
+
+  private func runJobs() async throws {
+    try await withThrowingDiscardingTaskGroup { group in
       for await job in self.jobs.stream {
         switch job {
         case .ask(let connections):
@@ -64,7 +71,6 @@ final class ReaperSession: Sendable {
           }
         }
       }
-      group.cancelAll()
     }
   }
 

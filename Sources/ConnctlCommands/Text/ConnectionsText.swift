@@ -95,12 +95,7 @@ struct ListedConnection: Equatable {
     case .sourceAddressLost: return "\(self.connection.local) is gone"
     case .interfaceLost:
       guard let link else { return "its link is gone" }
-      switch LinkState(known: self.connection.interfaceState) {
-      case .down: return "\(link) is down"
-      case .noCarrier: return "\(link) has no carrier"
-      case .dormant: return "\(link) is dormant"
-      case .up, nil: return "no route by \(link)"
-      }
+      return self.obstacle?.text(of: link) ?? "no route by \(link)"
     case .networkChanged: return "\(link ?? "its link") is on another network"
     case .betterPath:
       return self.connection.path.chain.first.map { "traffic now leaves by \($0.name)" }
@@ -109,6 +104,19 @@ struct ListedConnection: Equatable {
     case .resumed: return "the machine slept"
     case .policy: return "its path is forbidden"
     case .categoryChanged: return "another network"
+    }
+  }
+
+  /// Why the connection's link, which exists, carries nothing, or `nil` if its route is missing.
+  private var obstacle: KernelPath.Reason? {
+    switch LinkState(known: self.connection.interfaceState) {
+    case .down: .linkDown
+    case .noCarrier: .noCarrier
+    case .dormant: .dormant
+    case .up, nil:
+      (try? KernelPath(self.connection.path)).flatMap { path in
+        path.interface == self.connection.interface ? path.reason : nil
+      }
     }
   }
 

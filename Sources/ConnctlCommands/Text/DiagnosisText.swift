@@ -5,16 +5,22 @@ extension Style {
   /// Returns the text of `connctl why`: the verdict, the evidence, and where to look.
   ///
   /// - Parameters:
+  ///   - subject: The host, program or process that the user asked about, if any.
   ///   - router: The router's answer, or `nil` if it was not asked.
   ///   - isAnonymous: Whether to omit addresses and names.
   func diagnosis(
-    _ diagnosis: Connectivity_V1_Diagnosis, _ router: RouterProbe.Answer? = nil,
-    isAnonymous: Bool = false
+    _ diagnosis: Connectivity_V1_Diagnosis, of subject: String? = nil,
+    _ router: RouterProbe.Answer? = nil, isAnonymous: Bool = false
   ) throws -> [String] {
     let verdict = DiagnosisVerdict(diagnosis.verdict)
     let path = try KernelPath(diagnosis.path)
     let ink: TextStyle = verdict == .nothingWrong ? .good : verdict == .unknown ? .middling : .bad
-    let headline = verdict.headline(diagnosis, path, router, isAnonymous)
+    let headline =
+      if verdict == .unknown, let subject {
+        "Unknown: too little traffic to judge “\(subject.printable)” by"
+      } else {
+        verdict.headline(diagnosis, path, router, isAnonymous)
+      }
     var evidence = diagnosis.evidence
     if !isAnonymous {
       // The first line has a single host that does not answer.
@@ -36,7 +42,9 @@ extension Style {
     if diagnosis.incomplete { evidence.append("there are more connections than connd compares") }
     var table = Table(indent: 2)
     for line in evidence { table.add(Text(line)) }
-    for line in verdict.advice(path, wasAsked: router != nil) { table.add(Text(line, .faint)) }
+    for line in verdict.advice(path, of: subject, wasAsked: router != nil) {
+      table.add(Text(line, .faint))
+    }
     return [self.paint(headline, ink)] + table.lines(self)
   }
 }
@@ -81,8 +89,9 @@ extension DiagnosisVerdict {
   }
 
   /// Returns where to look next.
-  fileprivate func advice(_ path: KernelPath, wasAsked: Bool) -> [String] {
-    switch self {
+  fileprivate func advice(_ path: KernelPath, of subject: String?, wasAsked: Bool) -> [String] {
+    let command = "connctl why" + (subject.map { " \($0.printable.shellWord)" } ?? "")
+    return switch self {
     case .nothingWrong: []
     case .noPath: ["“connctl explain” shows why"]
     case .notLetOut:
@@ -92,7 +101,8 @@ extension DiagnosisVerdict {
       ]
     case .packetsLost: ["“connctl links” shows the signal, “ip -s link” errors of the link"]
     case .nothingAnswers, .unknown:
-      wasAsked || path.gateway == nil ? [] : ["“connctl why --ask” asks the router"]
+      (wasAsked || path.gateway == nil ? [] : ["“\(command) --ask” asks the router"])
+        + (self == .unknown && subject != nil ? ["“connctl why” judges all connections"] : [])
     case .namesUnresolved: ["“connctl dns” shows the servers"]
     case .onlyDestination: []
     case .onlyUser:

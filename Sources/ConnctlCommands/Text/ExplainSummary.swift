@@ -9,15 +9,16 @@ extension Connectivity_V1_Explanation {
   /// - Parameters:
   ///   - asked: The only link that was compared, if the user named one.
   ///   - other: The default path of the other address family, if the question is about both.
+  ///   - host: The host that the question is about, or `nil` if it is about all traffic.
   func summary(
-    _ path: KernelPath, comparedWith asked: String? = nil, other: KernelPath? = nil
+    _ path: KernelPath, comparedWith asked: String? = nil, other: KernelPath? = nil,
+    to host: String? = nil
   ) -> String {
-    let differs = other.map { self.isElsewhere($0, than: path) } ?? false
-    let used = self.use(of: path, comparedWith: asked, isOneOfTwo: differs)
+    let difference = other.flatMap { self.difference(of: $0, from: path) }
+    let differs = difference != nil
+    let used = self.use(of: path, comparedWith: asked, isOneOfTwo: differs, to: host)
     var sentences = [used]
-    if let other, differs, let link = other.interface {
-      sentences.append("\(self.otherFamilyText) traffic leaves by \(link)\(other.medium.note).")
-    }
+    if let difference { sentences.append("\(self.otherFamilyText) traffic \(difference).") }
     guard let unused = self.unusedLinks.first, asked != nil, let lack = self.lack(of: unused) else {
       return sentences.joined(separator: " ")
     }
@@ -28,12 +29,25 @@ extension Connectivity_V1_Explanation {
     return sentences.joined(separator: " ")
   }
 
-  private func isElsewhere(_ other: KernelPath, than path: KernelPath) -> Bool {
-    other.status == .satisfied && path.status == .satisfied && other.interface != path.interface
+  /// Returns how the other family's traffic differs: `leaves by wlan0 (Wi-Fi)`, or `does not leave:
+  /// a prohibit route`. Returns `nil` if it leaves by the same link, or has no route, as IPv6 in
+  /// many networks.
+  private func difference(of other: KernelPath, from path: KernelPath) -> String? {
+    guard path.status == .satisfied else { return nil }
+    if other.status == .satisfied {
+      guard let link = other.interface, link != path.interface else { return nil }
+      return "leaves by \(link)\(other.medium.note)"
+    }
+    guard let reason = other.reason, ![.noRoute, .unsupported].contains(reason) else { return nil }
+    return "does not leave: \(reason.text(of: other.interface))"
   }
 
-  private func use(of path: KernelPath, comparedWith asked: String?, isOneOfTwo: Bool) -> String {
-    guard path.status == .satisfied, let link = path.interface else { return self.obstacle(path) }
+  private func use(
+    of path: KernelPath, comparedWith asked: String?, isOneOfTwo: Bool, to host: String?
+  ) -> String {
+    guard path.status == .satisfied, let link = path.interface else {
+      return self.obstacle(path, to: host)
+    }
     if path.medium == .loopback { return "The address belongs to this machine." }
     let isTunnel = self.links.first.map { NetworkMedium($0.medium) == .tunnel } ?? false
     let below = path.chain.count > 1 ? "\(path.chainText.dropFirst(link.count))" : ""
@@ -58,22 +72,26 @@ extension Connectivity_V1_Explanation {
     return path.isFromTranslator && first.isTranslator
   }
 
-  private func obstacle(_ path: KernelPath) -> String {
-    if let discard = self.discardText { return "No traffic leaves: \(discard)." }
+  private func obstacle(_ path: KernelPath, to host: String?) -> String {
+    let traffic = "No traffic" + (host.map { " to \($0.printable)" } ?? "")
+    if let discard = self.discardText { return "\(traffic) leaves: \(discard)." }
     switch path.reason {
     case .noCarrier:
       let link = path.interface ?? "the link"
       return
         "Traffic is lost on \(link), which has no carrier: the kernel uses its route until it is "
         + "removed (sysctl ignore_routes_with_linkdown)."
-    case let reason?: return "No traffic leaves: \(reason.text(of: path.interface))."
+    case .noSourceAddress where path.source != nil && self.links.first?.hasMaster == true:
+      let link = self.links[0]
+      return "\(traffic) leaves: \(link.name) is a port of \(link.master)."
+    case let reason?: return "\(traffic) leaves: \(reason.text(of: path.interface))."
     case nil: return "connd does not know the path."
     }
   }
 
   private var otherFamilyText: String { self.destination.contains(":") ? "IPv4" : "IPv6" }
 
-  private var isMulticast: Bool {
+  var isMulticast: Bool {
     guard let first = IPAddress(self.destination)?.bytes.first else { return false }
     return self.destination.contains(":") ? first == 0xFF : (224..<240).contains(first)
   }

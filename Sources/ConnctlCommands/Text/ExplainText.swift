@@ -62,13 +62,16 @@ extension Style {
     if let link, explanation.unusedLinks.isEmpty {
       steps.add("not by", Text("\(link): it is used"))
     }
-    steps.add(
-      "not by",
-      explanation.unusedLinks.map { "\($0.link.name): \(explanation.text($0))" })
+    // The kernel does not look up routes of multicast by another link.
+    if !explanation.isMulticast {
+      steps.add(
+        "not by", explanation.unusedLinks.map { "\($0.link.name): \(explanation.text($0))" })
+    }
     var summary = Table()
     let other = host == nil ? status?[explanation.otherFamily] : nil
     summary.add(
-      Text(explanation.summary(path, comparedWith: link, other: other), path.status.ink))
+      Text(
+        explanation.summary(path, comparedWith: link, other: other, to: host), path.status.ink))
     return summary.lines(self)
       + [self.paint(explanation.title(host), .heading)] + steps.lines(self)
   }

@@ -41,7 +41,8 @@ extension Connectivity_V1_Explanation {
       return "\(metric) in table \(table), loses: \(first) before \(later)"
     case .lessSpecific: return "\(unused.routePrefix), loses: \(self.routePrefix) is more specific"
     case .higherMetric: return "\(metric), loses: \(self.routePriority) is lower"
-    case .equalMetric: return "\(metric), loses: the kernel prefers another equal route"
+    case .equalMetric:
+      return "\(metric), loses: the kernel prefers another equal route for this destination"
     case .discarded: return "up, but \(self.discardText ?? "the traffic is discarded")"
     }
   }

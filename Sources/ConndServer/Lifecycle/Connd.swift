@@ -26,6 +26,7 @@ struct Connd {
   /// Runs until SIGTERM or SIGINT. Everything except the monitor runs on the calling thread,
   /// because there is little to do and each thread costs memory.
   func runOnOneThread() throws {
+    self.logger.info("connd \(Version.built) starts")
     let reactor = try Reactor()
     try reactor.runBlocking { try await self.run(on: reactor) }
   }
@@ -92,7 +93,7 @@ struct Connd {
       reactor: reactor,
       listening: { [logger] in
         await transport.listening()
-        logger.info("connd \(Version.built) listens on \(place)")
+        logger.info("connd listens on \(place)")
         trimmer.started()
       })
     let lifecycle = Lifecycle(

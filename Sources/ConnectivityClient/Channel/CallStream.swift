@@ -132,8 +132,8 @@ extension InvalidationError: RPCErrorConvertible {
   public var rpcErrorCode: RPCError.Code { .unavailable }
   public var rpcErrorCause: (any Error)? { self }
   public var rpcErrorMessage: String {
-    let interface = self.cause.interface.map { " on \($0)" } ?? ""
-    return "The network of the connection is gone: \(self.reason.rawValue) "
-      + "(\(self.cause.change)\(interface))."
+    var cause = self.cause
+    cause.message = nil
+    return "connd invalidated the connection: \(self.reason.text) (\(cause))."
   }
 }

@@ -60,7 +60,7 @@ struct CostTests {
     let told = try await connctl("constrain", "on")
     #expect(
       told.screen.outputLines == [
-        "data is saved on this network (Free ?[31mWi-Fi, wlan0) from now on; undo: connctl constrain auto"
+        "this network (Free ?[31mWi-Fi, wlan0) is constrained from now on; undo: connctl constrain auto"
       ])
     #expect(told.screen.errors == "")
   }
@@ -74,7 +74,7 @@ struct CostTests {
       ),
       (
         ["constrain", "wlan0", "off", "--until", "boot"],
-        "data is not saved on the link wlan0 until the machine reboots; undo: connctl constrain wlan0 auto"
+        "the link wlan0 is not constrained until the machine reboots; undo: connctl constrain wlan0 auto"
       ),
       (["metered", "wlan0", "auto"], "connd decides again whether the link wlan0 is metered"),
       (
@@ -113,7 +113,9 @@ struct CostTests {
     for (arguments, line) in [
       (["metered"], "vlan10 is metered"),
       (["metered", "wlan0"], "wlan0 is metered"),
-      (["constrain", "wlan0"], "data is not saved on wlan0"),
+      (
+        ["constrain", "wlan0"], "wlan0 is not constrained: programs need not save data"
+      ),
     ] {
       let result = try await connctl(arguments, stub: connd)
       #expect(result.status == 0 && result.screen.outputLines == [line], "\(result.screen.errors)")

@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityProtocol
 import GRPCCore
+import Glibc
 import Testing
 
 @testable import ConnctlCommands
@@ -27,13 +28,18 @@ struct NamespaceTests {
       ["run", "--when", "online", "--", "false"],
       ["run", "--when", "online", "--stop", "--", "false"],
       ["keep", "online=none.service"], ["path", "192.0.2.9"], ["explain", "192.0.2.9"],
+      ["reap", "--dry-run"], ["guard", "--stdin"],
     ])
   func refused(arguments: [String]) async throws {
     let screen = Screen()
-    try await withDirectory { directory in
+    var console = screen.console
+    // The input of `guard --stdin` ends at once.
+    console.input = open("/dev/null", O_RDONLY)
+    defer { close(console.input) }
+    try await withDirectory { [console] directory in
       let socket = "\(directory)/connd.sock"
       try await Self.connd().serving(socket) {
-        #expect(await runConnctl(["--socket", socket] + arguments, on: screen.console) == 69)
+        #expect(await runConnctl(["--socket", socket] + arguments, on: console) == 69)
       }
     }
     #expect(screen.output == "")
@@ -46,7 +52,9 @@ struct NamespaceTests {
     "C7 the other commands answer, and say in one line that it is about connd's namespace",
     arguments: [
       ["status"], [], ["status", "--format", "{category}"], ["explain"], ["explain", "wlan0"],
-      ["connections"], ["watch"],
+      ["connections"], ["watch"], ["links"], ["history"], ["networks"], ["why"],
+      ["stats"], ["metrics"], ["metered"], ["metered", "wlan0", "on"], ["constrain", "wlan0"],
+      ["assist", "auto"], ["forget", "Home"],
     ])
   func remark(arguments: [String]) async throws {
     let screen = Screen(lines: 1)

@@ -33,6 +33,19 @@ struct UsageTests {
     #expect(lines.dropFirst().dropLast().allSatisfy { $0.hasPrefix("  ") })
   }
 
+  @Test("help says what 69 means, and that run --guard needs no connd")
+  func statuses() async {
+    let (general, run) = (Screen(), Screen())
+    #expect(await runConnctl(["--help"], on: general.console) == 0)
+    #expect(
+      general.output.contains(
+        "  69  connd is not running, at a limit, does not answer,\n      or watches another network namespace\n"
+      ))
+    #expect(await runConnctl(["help", "run"], on: run.console) == 0)
+    let text = run.output.split { $0 == " " || $0 == "\n" }.joined(separator: " ")
+    #expect(text.contains("With --guard but without --when, the command runs also without connd"))
+  }
+
   @Test(
     "wrong usage: 64",
     arguments: [

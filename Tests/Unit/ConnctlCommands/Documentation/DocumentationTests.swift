@@ -79,6 +79,31 @@ struct DocumentationTests {
     #expect(api == code, "\(api.symmetricDifference(code))")
   }
 
+  @Test("the error of a missing trait is in the file that is compiled first, and names the trait")
+  func trait() throws {
+    let folder = "Sources/ConnectivityClient/"
+    let file = folder + "BuildTrait.swift"
+    let sources = ["*", "*/*"].flatMap { Self.files("\(folder)\($0).swift") }
+    #expect(sources.count > 20 && sources.min() == file)
+    #expect(try Self.text(file).contains(#".package(…, traits: [\"Client\"])"#))
+    #expect(try Self.text("Package.swift").contains("let client = \"Client\"\n"))
+  }
+
+  @Test("make uninstall stops and disables the units, and says how to remove what remains")
+  func uninstall() throws {
+    let commands = try Command.run(["make", "-C", Checkout.path(""), "--dry-run", "uninstall"])
+    let units = try #require(commands.firstMatch(of: /manager disable --now ([^\n]*)/)).1
+    #expect(units.contains("connd.service") && units.contains("connd.socket"), "\(units)")
+    #expect(commands.contains("The configuration, the overrides and the users remain."))
+    #expect(
+      commands.contains(
+        "rm -rf /etc/connd /var/lib/connd /var/lib/private/connd; userdel _connd; groupdel connd"))
+    let purge = try Self.text("packaging/debian/connd.postrm")
+    for removal in ["rm -rf /var/lib/connd /var/lib/private/connd", "userdel _connd", "groupdel"] {
+      #expect(purge.contains(removal))
+    }
+  }
+
   @Test("packages and tags have the programs' version")
   func version() throws {
     #expect(try Self.text("VERSION") == Version.string + "\n")

@@ -38,6 +38,14 @@ struct ConnectionsTextTests {
     #expect(words(.interfaceLost, .destroy) { $0.interfaceState = .down } == "dead: eth0 is down")
     #expect(
       words(.interfaceLost, .destroy) { $0.interfaceState = .up } == "dead: no route by eth0")
+    let port = words(.interfaceLost, .destroy) {
+      $0.interfaceState = .up
+      var path = KernelPath.wlan
+      (path.chain, path.status) = ([PathLink(index: 2, name: "eth0")], .requiresConnection)
+      path.reason = .noSourceAddress
+      $0.path = Connectivity_V1_Path(path)
+    }
+    #expect(port == "dead: eth0 has no usable source address")
     #expect(words(.interfaceLost, .destroy) { $0.clearInterface() } == "dead: its link is gone")
     #expect(words(.networkChanged, .destroy) == "dead: eth0 is on another network")
     #expect(words(.silent, .destroy) == "dead: no answer for 12 s")

@@ -26,10 +26,11 @@ extension Connectivity_V1_Diagnosis {
 @Suite("Text of a diagnosis")
 struct DiagnosisTextTests {
   private func lines(
-    _ diagnosis: Connectivity_V1_Diagnosis, _ router: RouterProbe.Answer? = nil,
-    isAnonymous: Bool = false
+    _ diagnosis: Connectivity_V1_Diagnosis, of subject: String? = nil,
+    _ router: RouterProbe.Answer? = nil, isAnonymous: Bool = false
   ) throws -> [String] {
-    try Style.plain(width: .max).diagnosis(diagnosis, router, isAnonymous: isAnonymous)
+    try Style.plain(width: .max).diagnosis(
+      diagnosis, of: subject, router, isAnonymous: isAnonymous)
   }
 
   @Test("Q7 the verdict is the first line, and the evidence follows")
@@ -85,6 +86,21 @@ struct DiagnosisTextTests {
     #expect(silent.last == "  the router did not answer, which proves nothing")
   }
 
+  @Test("Q7 too little traffic of a program → it is named, with the questions that may help")
+  func tooLittle() throws {
+    let diagnosis = Connectivity_V1_Diagnosis.sample(.unknown, "the program has no connection")
+    expectLines(
+      try self.lines(diagnosis, of: "my app"),
+      """
+      Unknown: too little traffic to judge “my app” by
+        the program has no connection
+        by wlan0, router 192.0.2.1
+        “connctl why 'my app' --ask” asks the router
+        “connctl why” judges all connections
+      """)
+    #expect(try self.lines(diagnosis).first == "Unknown: too little traffic to judge by")
+  }
+
   @Test(
     "Q7 a report → the diagnosis has no addresses, names and users",
     arguments: DiagnosisVerdict.allCases)
@@ -109,8 +125,16 @@ struct DiagnosisTextTests {
     #expect(host.screen.output.contains("\"verdict\": \"onlyDestination\""))
     let process = try await connctl("why", "4194305")
     #expect(process.status == 64 && process.screen.errors.contains("there is no process"))
-    let name = try await connctl("why", String(repeating: "a", count: 64) + ".invalid")
-    #expect(name.status == 0 && name.screen.errors.contains("judging all connections"))
+    let absent = String(repeating: "a", count: 64) + ".invalid"
+    let name = try await connctl("why", absent)
+    let remark = name.screen.errors
+    #expect(name.status == 0, "\(remark)")
+    #expect(
+      remark.hasPrefix(
+        "connctl: “\(absent)” is not a running program, and cannot resolve “\(absent)”: "))
+    #expect(
+      remark.hasSuffix(
+        "; judging all connections (“connctl connections” lists programs and hosts)\n"))
   }
 
   @Test("Q7 the argument is a process, a program or a host")

@@ -36,7 +36,7 @@ struct UnusedLinkTests {
       ),
       (
         .equalMetric, "the kernel prefers it among two equal defaults",
-        "metric 700, loses: the kernel prefers another equal route"
+        "metric 700, loses: the kernel prefers another equal route for this destination"
       ),
       (.noCarrier, "eth1 has no carrier", "no carrier"), (.down, "eth1 is down", "down"),
       (.dormant, "eth1 is dormant", "dormant"),
@@ -114,6 +114,14 @@ struct UnusedLinkTests {
       ).first
     }
     let other = "IPv6 traffic leaves by eth1 (wired)."
+    let blocked = ConnectivityStatus(
+      ipv4: .stack, ipv6: .unsatisfied(.prohibited), preferred: .ipv4)
+    #expect(
+      try Style.plain(width: .max).explanation(
+        Self.explanation(.noRoute), host: nil, status: blocked
+      ).first
+        == "IPv4 traffic leaves by vlan10 (wired), the only link with an IPv4 route. IPv6 traffic does not leave: a prohibit route."
+    )
     #expect(
       try first(.noRoute)
         == "IPv4 traffic leaves by vlan10 (wired), the only link with an IPv4 route. \(other)")
@@ -141,6 +149,8 @@ struct UnusedLinkTests {
     explanation.links[0].medium = .wired
     explanation.destination = "224.0.0.251"
     #expect(try first() == "Traffic leaves by vlan10 (wired).")
+    let lines = try Style.plain(width: .max).explanation(explanation, host: "x")
+    #expect(!lines.contains { $0.contains("not by") }, "\(lines)")
   }
 
   private static func discarded(
@@ -192,10 +202,16 @@ struct UnusedLinkTests {
 
   @Test("without a path the first line says why")
   func noPath() throws {
-    func first(_ path: KernelPath) throws -> String? {
+    func first(
+      _ path: KernelPath, host: String? = nil, master: String? = nil
+    ) throws -> String? {
       var explanation = Self.explanation(.higherMetric)
       explanation.path = Connectivity_V1_Path(path)
-      return try Style.plain(width: .max).explanation(explanation, host: nil).first
+      if let master {
+        explanation.links[0].name = path.interface ?? ""
+        explanation.links[0].master = master
+      }
+      return try Style.plain(width: .max).explanation(explanation, host: host).first
     }
     #expect(try first(.unsatisfied(.noRoute)) == "No traffic leaves: no route.")
     var path = KernelPath.wlan
@@ -206,6 +222,12 @@ struct UnusedLinkTests {
         + "removed (sysctl ignore_routes_with_linkdown).")
     path.reason = .dormant
     #expect(try first(path) == "No traffic leaves: wlan0 is dormant.")
+    path.reason = .noSourceAddress
+    #expect(try first(path) == "No traffic leaves: wlan0 has no usable source address.")
+    #expect(try first(path, master: "br0") == "No traffic leaves: wlan0 is a port of br0.")
+    #expect(
+      try first(.unsatisfied(.noRoute), host: "192.0.2.1")
+        == "No traffic to 192.0.2.1 leaves: no route.")
     path = .wlan
     path.medium = .loopback
     #expect(try first(path) == "The address belongs to this machine.")

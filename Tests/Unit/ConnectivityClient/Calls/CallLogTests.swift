@@ -110,6 +110,22 @@ struct CallLogTests {
     #expect((line.metadata["invalidation"] != nil) == (more["invalidation"] != nil))
   }
 
+  @Test(
+    "C9 a call ends because of an invalidation → its message has the reason and the cause",
+    arguments: [
+      (.interfaceLost, "interface lost"), (.betterPath, "better path"), (.silent, "silent"),
+      (.policy, "policy"),
+    ] as [(Invalidation.Reason, String)])
+  func invalidationText(reason: Invalidation.Reason, words: String) {
+    var error = Self.invalidation
+    error.reason = reason
+    error.cause.interface = "eth0"
+    error.cause.message = "RTM_NEWLINK"
+    #expect(
+      RPCError(error).message
+        == "connd invalidated the connection: \(words) (carrier lost on eth0).")
+  }
+
   @Test("C9 the status UNAVAILABLE is logged at info level, with its message")
   func unavailable() throws {
     let lines = LogLines()
