@@ -211,6 +211,8 @@ package struct GuardMachine: Sendable {
     case .attempt: if case .awaited = self.answering { return .answer } else { return .verdict }
     case .connection: return .verdict
     case .kept: return .again
+    // The attempt failed before connd answered. The answer describes the path of that attempt.
+    case .following where self.answer == nil: return .again
     case .asking, .returning, .subflows, .following, .ended: return .change
     }
   }
