@@ -6,28 +6,32 @@ import Testing
 /// Calls to servers by name, with real name servers, when the network changes.
 @Suite("Names", .needsNamespaces, .blocking)
 struct NamesScenario {
-  private static let old = "10.0.0.1"
-  private static let new = "10.1.0.1"
+  static let old = "10.0.0.1"
+  static let new = "10.1.0.1"
 
   /// A host with two links, whose name servers know all names.
-  private struct Bench {
+  struct Bench {
     let bench: CallBench
     let names: NameServers
     let server: CallServer
 
-    init() throws {
+    init(server arguments: [String] = []) throws {
       self.bench = try CallBench(["eth0", "eth1"], withConnd: false)
       let lab = self.bench.lab
       self.names = try NameServers(
         lab, answer: CallBench.server, [NamesScenario.old: "eth0", NamesScenario.new: "eth1"])
       try self.names.use(NamesScenario.old)
       try lab.start(prefix: self.names.prefix)
-      self.server = try CallServer(lab)
+      self.server = try CallServer(lab, arguments)
     }
 
-    func client(_ channels: Int) throws -> CallProbe {
+    func client(_ channels: Int, _ arguments: [String] = []) throws -> CallProbe {
+      try self.client(to: (0..<channels).map { "server\($0).test" }, arguments)
+    }
+
+    func client(to hosts: [String], _ arguments: [String] = []) throws -> CallProbe {
       try CallProbe(
-        self.bench.lab, to: (0..<channels).map { "dns:server\($0).test" }, ["--backoff", "60"],
+        self.bench.lab, to: hosts.map { "dns:\($0)" }, ["--backoff", "60"] + arguments,
         prefix: self.names.prefix)
     }
 
@@ -58,12 +62,15 @@ struct NamesScenario {
       }
     }
 
+    /// Does what network managers do after the cable is pulled.
+    func leaveCable() throws { try self.bench.lab.namespace.ip("address flush dev eth0") }
+
     /// Does what network managers do when the lookups hang already.
     ///
     /// - Returns: The moment at which the resolver's file was rewritten.
     func manageNetwork(_ lookups: Int) throws -> UInt64 {
       try self.awaitLookups(lookups)
-      try self.bench.lab.namespace.ip("address flush dev eth0")
+      try self.leaveCable()
       try self.names.use(NamesScenario.new)
       return CallProbe.now
     }
