@@ -161,7 +161,7 @@ extension NamesScenario {
     if !isAnswered { try bench.bench.lab.outside.ip("link set eth0 down") }
     let process = "/proc/\(client.command.processIdentifier)"
     func abandon(_ count: Int) throws {
-      for channel in 0..<names { try client.send("abandon \(channel) \(count) \(channel)") }
+      for channel in 0..<names { try client.send("abandon \(channel) \(count) \(count)-\(channel)") }
       for channel in 0..<names {
         try client.next("abandoned", within: .seconds(60)) { $0.channel == channel }
       }
