@@ -114,7 +114,7 @@ extension NamesScenario {
     try bench.bench.lab.directory.write("", to: "resolv.conf")
     // These lookups begin after the channel has received the change.
     let calls = try client.startSeries(1, 10, every: .milliseconds(20))
-    for call in calls { try client.next("started", of: call) }
+    try waitUntil("a lookup has failed") { try bench.rejectedQueries() > 0 }
     let known = CallProbe.now
     try bench.names.use(Self.new)
     for call in calls {
@@ -161,7 +161,9 @@ extension NamesScenario {
     if !isAnswered { try bench.bench.lab.outside.ip("link set eth0 down") }
     let process = "/proc/\(client.command.processIdentifier)"
     func abandon(_ count: Int) throws {
-      for channel in 0..<names { try client.send("abandon \(channel) \(count) \(count)-\(channel)") }
+      for channel in 0..<names {
+        try client.send("abandon \(channel) \(count) \(count)-\(channel)")
+      }
       for channel in 0..<names {
         try client.next("abandoned", within: .seconds(60)) { $0.channel == channel }
       }

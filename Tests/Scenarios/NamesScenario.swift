@@ -62,6 +62,16 @@ struct NamesScenario {
       }
     }
 
+    /// The number of datagrams that the client's machine rejected: it runs no name server.
+    func rejectedQueries() throws -> Int {
+      let lines = try self.bench.lab.namespace.run("cat", "/proc/net/snmp").split(separator: "\n")
+        .filter { $0.hasPrefix("Udp:") }.map { $0.split(separator: " ") }
+      guard let column = lines.first?.firstIndex(of: "NoPorts"), let count = lines.last?[column],
+        let count = Int(count)
+      else { throw CommandError("no counter of UDP: \(lines)") }
+      return count
+    }
+
     /// Does what network managers do after the cable is pulled.
     func leaveCable() throws { try self.bench.lab.namespace.ip("address flush dev eth0") }
 
