@@ -6,28 +6,32 @@ import Testing
 /// Calls to servers by name, with real name servers, when the network changes.
 @Suite("Names", .needsNamespaces, .blocking)
 struct NamesScenario {
-  private static let old = "10.0.0.1"
-  private static let new = "10.1.0.1"
+  static let old = "10.0.0.1"
+  static let new = "10.1.0.1"
 
   /// A host with two links, whose name servers know all names.
-  private struct Bench {
+  struct Bench {
     let bench: CallBench
     let names: NameServers
     let server: CallServer
 
-    init() throws {
+    init(server arguments: [String] = []) throws {
       self.bench = try CallBench(["eth0", "eth1"], withConnd: false)
       let lab = self.bench.lab
       self.names = try NameServers(
         lab, answer: CallBench.server, [NamesScenario.old: "eth0", NamesScenario.new: "eth1"])
       try self.names.use(NamesScenario.old)
       try lab.start(prefix: self.names.prefix)
-      self.server = try CallServer(lab)
+      self.server = try CallServer(lab, arguments)
     }
 
-    func client(_ channels: Int) throws -> CallProbe {
+    func client(_ channels: Int, _ arguments: [String] = []) throws -> CallProbe {
+      try self.client(to: (0..<channels).map { "server\($0).test" }, arguments)
+    }
+
+    func client(to hosts: [String], _ arguments: [String] = []) throws -> CallProbe {
       try CallProbe(
-        self.bench.lab, to: (0..<channels).map { "dns:server\($0).test" }, ["--backoff", "60"],
+        self.bench.lab, to: hosts.map { "dns:\($0)" }, ["--backoff", "60"] + arguments,
         prefix: self.names.prefix)
     }
 
@@ -58,12 +62,25 @@ struct NamesScenario {
       }
     }
 
+    /// The number of datagrams that the client's machine rejected: it runs no name server.
+    func rejectedQueries() throws -> Int {
+      let lines = try self.bench.lab.namespace.run("cat", "/proc/net/snmp").split(separator: "\n")
+        .filter { $0.hasPrefix("Udp:") }.map { $0.split(separator: " ") }
+      guard let column = lines.first?.firstIndex(of: "NoPorts"), let count = lines.last?[column],
+        let count = Int(count)
+      else { throw CommandError("no counter of UDP: \(lines)") }
+      return count
+    }
+
+    /// Does what network managers do after the cable is pulled.
+    func leaveCable() throws { try self.bench.lab.namespace.ip("address flush dev eth0") }
+
     /// Does what network managers do when the lookups hang already.
     ///
     /// - Returns: The moment at which the resolver's file was rewritten.
     func manageNetwork(_ lookups: Int) throws -> UInt64 {
       try self.awaitLookups(lookups)
-      try self.bench.lab.namespace.ip("address flush dev eth0")
+      try self.leaveCable()
       try self.names.use(NamesScenario.new)
       return CallProbe.now
     }
@@ -98,7 +115,9 @@ struct NamesScenario {
       let end = try client.next("ended", of: call)
       #expect(end.code == "unavailable")
       #expect(end.message?.contains("missing.test") == true, "\(end)")
-      print("a missing name: \(Duration.nanoseconds(Int64(end.at) - Int64(start)))")
+      // No change of the network holds the failure.
+      Timings.expect(
+        .nanoseconds(Int64(end.at) - Int64(start)), below: .milliseconds(500), "missing name")
     }
     try client.quit()
     try bench.server.end()

@@ -3,12 +3,12 @@ internal import GRPCNIOTransportHTTP2Posix
 
 /// The progress of an attempt to connect: the lookup of the name, and the races of its addresses.
 ///
-/// After a change of the network, the channel tries the name's last addresses before the resolver
-/// answers. Then it also tries the addresses of the answer that are new (C5).
+/// After a change of the network, the channel tries the name's last addresses if no name server
+/// answers soon. Later it also tries the addresses of the answer that are new (C5).
 struct AttemptProgress {
   typealias Addresses = Resolution.Addresses
 
-  /// The addresses that the channel began to try before the resolver answered, until they fail.
+  /// The addresses that the channel tries without the resolver's answer, until they fail.
   var tried: Addresses = []
   /// The number of races that have not ended.
   var races = 0

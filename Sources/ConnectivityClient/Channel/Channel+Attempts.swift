@@ -88,8 +88,8 @@ extension Channel {
     otherWayFor id: UInt64, atMost duration: Duration, _ hub: GuardHub,
     _ race: @escaping @Sendable (Addresses) async -> [Try]
   ) async throws(RPCError) -> [Try] {
-    let deadline = ContinuousClock.now + duration
-    let former = self.state.withLock { $0.addresses }
+    let (start, former) = (ContinuousClock.now, self.state.withLock { $0.addresses })
+    let deadline = start + duration
     let result = await withTaskGroup(of: Part.self) { group -> Result<[Try], RPCError> in
       let beginning = Beginning()
       var isWatched = false
@@ -121,17 +121,25 @@ extension Channel {
         }
       }
       var (progress, result) = (AttemptProgress(), nil as Result<[Try], RPCError>?)
+      func tryFormer() {
+        guard progress.races == 0, self.isWanted(id), self.hasChangedSinceResolution else { return }
+        progress.tried = former
+        progress.races += 1
+        group.addTask { .raced(await race(former)) }
+      }
       for await part in group {
         switch part {
         case .resolved(.success(let addresses)):
-          self.state.withLock { $0.addresses = addresses }
+          self.state.withLock { ($0.addresses, $0.resolutionTime) = (addresses, start) }
           watch(addresses)
           let new = progress.resolved(addresses)
           if let new, self.isWanted(id) {
             progress.races += 1
             group.addTask { .raced(await race(new)) }
           }
-        case .resolved(.failure(let error)): progress.failure = error
+        case .resolved(.failure(let error)):
+          progress.failure = error
+          if NameSearch.isTemporary(error) { tryFormer() }
         case .slow where progress.isResolved || !self.isWanted(id): continue
         case .slow:
           watchLookup()
@@ -139,12 +147,7 @@ extension Channel {
             state.isSearchSlow = true
             return state.waitingForPath()
           }
-          guard !former.isEmpty, progress.races == 0, LookupThreads.shared.isSettling,
-            self.state.withLock({ $0.search })?.isUnanswered == true
-          else { continue }
-          progress.tried = former
-          progress.races += 1
-          group.addTask { .raced(await race(former)) }
+          if self.state.withLock({ $0.search })?.isUnanswered == true { tryFormer() }
         case .raced(let tries): progress.ended(tries)
         case .otherWayEnded: continue
         }
@@ -155,6 +158,13 @@ extension Channel {
       return result ?? .failure(ChannelMachine.shutdownError)
     }
     return try result.get()
+  }
+
+  /// Whether the channel knows addresses of the name, and the network has changed since they were
+  /// resolved. The name servers may be out of reach since then (C5).
+  private var hasChangedSinceResolution: Bool {
+    guard let change = LookupThreads.shared.lastChange else { return false }
+    return self.state.withLock { !$0.addresses.isEmpty && $0.resolutionTime < change }
   }
 
   /// How long a lookup may take before waiting callers learn that no path exists (C4). After a

@@ -51,6 +51,8 @@ final class Channel: Sendable {
     var reconnect = ReconnectTimer()
     /// The last resolved addresses. Names are not resolved by the other way (W5).
     var addresses: [GRPCNIOTransportHTTP2Posix.SocketAddress] = []
+    /// When the resolution that found them began.
+    var resolutionTime = ContinuousClock.now
     /// Set while calls use a connection by the other way.
     var otherWay: OtherWayUse?
     /// The serial of the connection that connd has advised against because it is silent (W4).
@@ -232,7 +234,7 @@ final class Channel: Sendable {
             }
           }
         case .tellWaiting(let calls):
-          path = state.path
+          path = state.pathOfWait
           for call in calls {
             guard let tell = state.waiters[call]?.onWait else { continue }
             state.waiters[call]?.onWait = nil
@@ -269,14 +271,23 @@ extension Channel.State {
     self.machine.current.flatMap { self.connections[$0] }?.isBusy ?? false
   }
 
-  /// Whether every attempt in progress has a path that passes no traffic. Before the first
-  /// attempt, the default paths of all families count, because the resolver uses them.
-  var hasNoPath: Bool {
-    let paths =
-      self.attempts.isEmpty && self.search != nil && self.isSearchSlow
+  /// The paths of the attempts in progress. Before the first attempt, these are the default paths
+  /// of all families, because the resolver uses them.
+  private var pathsInUse: [KernelPath?] {
+    self.attempts.isEmpty && self.search != nil && self.isSearchSlow
       ? self.pathsOfSearch.values.map { $0 } : self.attempts.values.map(\.path)
+  }
+
+  /// Whether every attempt in progress has a path that passes no traffic.
+  var hasNoPath: Bool {
+    let paths = self.pathsInUse
     return !paths.isEmpty
       && paths.allSatisfy { $0?.status == .unsatisfied || $0?.status == .requiresConnection }
+  }
+
+  /// The path to report to waiting callers: one that only needs a connection, if any.
+  var pathOfWait: KernelPath {
+    self.pathsInUse.lazy.compactMap { $0 }.first { $0.status == .requiresConnection } ?? self.path
   }
 
   /// Returns an action that informs waiting calls if no attempt in progress can currently succeed.

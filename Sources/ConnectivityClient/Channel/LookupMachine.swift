@@ -46,7 +46,7 @@ struct LookupMachine<Answer: Sendable>: Sendable {
   /// Whether the network changed a moment ago.
   private var isSettling = false
   /// The failure since the last change, which counts once the network has settled.
-  private var failure: (any Error)?
+  private(set) var failure: (any Error)?
 
   /// Whether a change of the network affects this search. A change before the search begins
   /// precedes all lookups. A change after the search has failed counts, because the attempt to
@@ -54,9 +54,6 @@ struct LookupMachine<Answer: Sendable>: Sendable {
   var hasBegun: Bool { self.state != .new }
 
   var isSearching: Bool { self.state == .searching }
-
-  /// Whether no lookup since the last change has failed.
-  var isUnanswered: Bool { self.failure == nil }
 
   func isRunning(_ id: LookupID) -> Bool { self.isSearching && self.running.contains(id) }
 

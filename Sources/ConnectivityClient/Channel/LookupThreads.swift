@@ -76,10 +76,6 @@ final class LookupThreads: Sendable {
   /// When a channel last noted a change, or `nil` before the first.
   var lastChange: ContinuousClock.Instant? { self.state.withLock { $0.lastChange } }
 
-  /// Whether the network changed a few seconds ago, so that lookups may wait for servers that are
-  /// gone. The C library's resolver takes five seconds for one server (resolv.conf(5)).
-  var isSettling: Bool { self.lastChange.map { ContinuousClock.now - $0 < .seconds(5) } ?? false }
-
   /// Notes a change of the network. From now on, other requests do not join the lookups that
   /// started before the change, and do not wait for their threads.
   ///
@@ -172,7 +168,7 @@ final class LookupThreads: Sendable {
     let failed = self.state.withLock { Self.end(start, &$0) }
     guard let failed else { return }
     let error = LookupError(
-      description: "cannot resolve '\(failed.name.host)': no thread is left")
+      description: "cannot resolve '\(failed.name.host)': no thread is left", isTemporary: true)
     for onAnswer in failed.waiters.values { onAnswer(.failure(error)) }
   }
 
@@ -195,6 +191,8 @@ final class LookupThreads: Sendable {
 /// The error of the system's resolver.
 struct LookupError: Error, CustomStringConvertible {
   let description: String
+  /// Whether no name server answered, so that the name may exist.
+  let isTemporary: Bool
 }
 
 /// Returns the addresses of a name, in the order of RFC 6724.
@@ -208,6 +206,7 @@ private func getAddresses(of host: String, port: Int) throws -> LookupThreads.Ad
       }
     }
   } catch {
-    throw LookupError(description: "cannot resolve '\(host)': \(error)")
+    throw LookupError(
+      description: "cannot resolve '\(host)': \(error)", isTemporary: error.isTemporary)
   }
 }

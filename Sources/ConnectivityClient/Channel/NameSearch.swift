@@ -41,9 +41,17 @@ final class NameSearch: Sendable {
   /// Whether a change of the network affects this search.
   var hasBegun: Bool { self.state.withLock { $0.machine.hasBegun } }
 
-  /// Whether the resolver has not answered since the last change. A failure that is withheld is an
-  /// answer, too.
-  var isUnanswered: Bool { self.state.withLock { $0.machine.isUnanswered } }
+  /// Whether no name server has answered since the last change. A failure that is withheld is an
+  /// answer, too, unless it is temporary.
+  var isUnanswered: Bool {
+    self.state.withLock { $0.machine.failure.map(Self.isTemporary) ?? true }
+  }
+
+  /// Whether the system's resolver reports that no name server answered.
+  static func isTemporary(_ error: any Error) -> Bool {
+    let error = (error as? RPCError)?.cause ?? error
+    return (error as? LookupError)?.isTemporary ?? false
+  }
 
   /// Begins the search and returns the addresses. Called once.
   ///

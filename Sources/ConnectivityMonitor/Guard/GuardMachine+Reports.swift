@@ -54,7 +54,8 @@ extension GuardMachine {
     case verdict
     /// The outcome after a verdict without a path: the first path since, or the end.
     case outcome
-    /// The answer to a later registration of the same connection.
+    /// The answer to a later registration of the same connection, or the first answer if the
+    /// attempt failed before.
     case again
     /// Any other event, such as a change after the first report.
     case change

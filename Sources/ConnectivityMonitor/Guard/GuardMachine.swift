@@ -202,16 +202,14 @@ package struct GuardMachine: Sendable {
 
   /// Returns the meaning of an event for the owner of the connection.
   private func phase(of event: FlowEvent, _ own: Registration) -> EventPhase {
-    switch own.progress {
-    case .doubted: return event.settlesDoubt ? .outcome : .change
-    case .reported, .destroyed: return .change
-    case .unreported: break
-    }
+    if own.progress == .doubted, event.settlesDoubt { return .outcome }
+    guard own.progress == .unreported else { return .change }
     switch self.state {
     case .attempt: if case .awaited = self.answering { return .answer } else { return .verdict }
     case .connection: return .verdict
     case .kept: return .again
-    case .asking, .returning, .subflows, .following, .ended: return .change
+    case .following: return self.answer == nil ? .again : .change
+    case .asking, .returning, .subflows, .ended: return .change
     }
   }
 

@@ -12,6 +12,8 @@
 /// The error of a host name that cannot be resolved, with the message of the system's resolver.
 package struct HostLookupError: Error, CustomStringConvertible {
   package let description: String
+  /// Whether no name server answered, so that the host may exist.
+  package let isTemporary: Bool
 }
 
 /// Looks up the addresses of a host, in the order in which applications try them (RFC 6724).
@@ -32,7 +34,7 @@ package func addresses(ofHost host: String) throws(HostLookupError) -> [SocketNa
   let code = getaddrinfo(host, nil, &hints, &list)
   guard code == 0 else {
     let text = code == EAI_SYSTEM ? SystemError().description : String(cString: gai_strerror(code))
-    throw HostLookupError(description: text)
+    throw HostLookupError(description: text, isTemporary: code == EAI_AGAIN)
   }
   defer { freeaddrinfo(list) }
   return sequence(first: list, next: { $0?.pointee.ai_next }).compactMap { entry in

@@ -11,6 +11,7 @@ import NIOPosix
 ///     quick CHANNEL ID                             a unary call, answered immediately
 ///     series CHANNEL COUNT MILLISECONDS ID         quick calls ID-0, ID-1, …, at this interval
 ///     spare CHANNEL ID                             a quick call, not on an expensive path
+///     abandon CHANNEL COUNT ID                     COUNT clients with a call, cancelled at random
 ///     write CHANNEL ID                             one more message on a stream
 ///     finish CHANNEL ID                            completes an open call
 ///     sync ID                                      is answered with "synced"
@@ -67,38 +68,41 @@ struct Call: AsyncParsableCommand {
   var resolveFile: String?
 
   func run() async throws {
-    var registry = NameResolverRegistry.defaults
-    registry.registerFactory(FileResolver(file: self.resolveFile ?? "/dev/null"))
-    let targets = self.target.map { target -> any ResolvableTarget in
-      if target.hasPrefix("dns:") { return .dns(host: String(target.dropFirst(4)), port: 50051) }
-      guard let host = Host(target) else { return NamedTarget(name: target) }
-      return host.isIPv6
-        ? .ipv6(address: host.address, port: host.port)
-        : .ipv4(address: host.address, port: host.port)
-    }
-    var security = HTTP2ClientTransport.Posix.TransportSecurity.plaintext
-    if let tlsCA {
-      security = .tls { $0.trustRoots = .certificates([.file(path: tlsCA, format: .pem)]) }
-    }
     let authority = self.tlsCA.map { _ in "server.test" }
     if self.plain {
-      try await Calls(
-        targets.map { target in
-          try HTTP2ClientTransport.Posix(
-            target: target, transportSecurity: security,
-            config: .defaults { $0.http2.authority = authority }, resolverRegistry: registry)
-        }
-      ).run()
+      try await Calls(self.target.count) { channel in
+        try HTTP2ClientTransport.Posix(
+          target: self.target(of: channel), transportSecurity: self.security,
+          config: .defaults { $0.http2.authority = authority }, resolverRegistry: self.registry)
+      }.run()
     } else {
-      try await Calls(
-        targets.enumerated().map { channel, target in
-          try NetworkAwareTransport(
-            target: target, transportSecurity: security,
-            config: self.config(channel, authority: authority), resolverRegistry: registry)
-        }
-      ).run()
+      try await Calls(self.target.count) { channel in
+        try NetworkAwareTransport(
+          target: self.target(of: channel), transportSecurity: self.security,
+          config: self.config(channel, authority: authority), resolverRegistry: self.registry)
+      }.run()
     }
     report("quit")
+  }
+
+  private func target(of channel: Int) -> any ResolvableTarget {
+    let target = self.target[channel]
+    if target.hasPrefix("dns:") { return .dns(host: String(target.dropFirst(4)), port: 50051) }
+    guard let host = Host(target) else { return NamedTarget(name: target) }
+    return host.isIPv6
+      ? .ipv6(address: host.address, port: host.port)
+      : .ipv4(address: host.address, port: host.port)
+  }
+
+  private var security: HTTP2ClientTransport.Posix.TransportSecurity {
+    guard let tlsCA else { return .plaintext }
+    return .tls { $0.trustRoots = .certificates([.file(path: tlsCA, format: .pem)]) }
+  }
+
+  private var registry: NameResolverRegistry {
+    var registry = NameResolverRegistry.defaults
+    registry.registerFactory(FileResolver(file: self.resolveFile ?? "/dev/null"))
+    return registry
   }
 
   private func config(_ channel: Int, authority: String?) -> NetworkAwareTransport.Config {
@@ -121,6 +125,9 @@ struct Call: AsyncParsableCommand {
       config.onInvalidation = self.onInvalidation == "drain" ? .drain : .destroy
       config.onConnectivityStateChange = { state in
         report("state", channel: channel, ["state": state.rawValue])
+      }
+      config.calls.onWait = { path in
+        report("waiting", channel: channel, ["message": path.status.rawValue])
       }
       if self.quiet { return }
       var logger = Logger(label: "channel \(channel)") { label in

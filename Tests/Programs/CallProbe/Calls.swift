@@ -9,12 +9,17 @@ import Synchronization
 /// Calls on channels of one kind, controlled by lines of standard input.
 final class Calls<Transport: ClientTransport>: Sendable {
   private let clients: [GRPCClient<Transport>]
+  private let transport: @Sendable (_ channel: Int) throws -> Transport
   /// The messages to send on open streams.
   private let streams = Mutex<[String: AsyncStream<String>.Continuation]>([:])
 
-  init(_ transports: [Transport]) {
-    self.clients = transports.enumerated().map { channel, transport in
-      GRPCClient(transport: transport, interceptors: [Opening(channel: channel)])
+  /// - Parameter transport: Makes a transport for a channel.
+  init(_ channels: Int, _ transport: @escaping @Sendable (_ channel: Int) throws -> Transport)
+    throws
+  {
+    self.transport = transport
+    self.clients = try (0..<channels).map { channel in
+      GRPCClient(transport: try transport(channel), interceptors: [Opening(channel: channel)])
     }
   }
 
@@ -60,6 +65,9 @@ final class Calls<Transport: ClientTransport>: Sendable {
     case "series":
       let (count, interval) = (Int(words[2]) ?? 0, Duration.milliseconds(Int(words[3]) ?? 0))
       group.addTask { await self.series(channel, count, every: interval, id) }
+    case "abandon":
+      let count = Int(words[2]) ?? 0
+      group.addTask { await self.abandon(channel, count, id) }
     case "spare":
       group.addTask {
         await self.told(channel, id, "spare") {
@@ -117,6 +125,24 @@ final class Calls<Transport: ClientTransport>: Sendable {
         }
       }
     }
+  }
+
+  /// Makes applications one after the other, each with a client and a call, and cancels each after
+  /// up to 50 ms.
+  private func abandon(_ channel: Int, _ count: Int, _ id: String) async {
+    for number in 0..<count {
+      let application = Task {
+        try await withGRPCClient(transport: try self.transport(channel)) { client in
+          _ = try await AnyServiceClient(client).call(
+            Self.method("Get"), Text(id), metadata: Self.metadata("\(id)-\(number)"),
+            returning: Text.self)
+        }
+      }
+      try? await Task.sleep(for: .microseconds(Int.random(in: 0...50_000)))
+      application.cancel()
+      _ = await application.result
+    }
+    report("abandoned", channel: channel, ["id": id])
   }
 
   // MARK: The kinds of calls

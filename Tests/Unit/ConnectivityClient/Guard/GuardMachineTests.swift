@@ -23,6 +23,7 @@ struct GuardMachineTests {
       "path wlan0", "connected", "path wlan0", "destroy", "keep and wait", "way wlan0",
     ],
     "following": ["path wlan0", "follow"],
+    "unanswered": ["follow"],
     "ended": ["end"],
   ]
 
@@ -121,6 +122,10 @@ struct GuardMachineTests {
     following | keep          | following 1 reported          |
     following | follow        | following 1 reported          |
     following | end           | ended                         | release 1
+
+    unanswered | path wlan0   | following 1 reported          | again: path wlan0, answer path
+    unanswered | no path      | following 1 reported          | again: no path, answer path
+    unanswered | destroy      | following 1 destroyed         | again: destroy, answer dead
 
     ended     | path wlan0    | ended                         |
     ended     | absent        | ended                         |
