@@ -95,11 +95,12 @@ struct ListedConnection: Equatable {
     case .sourceAddressLost: return "\(self.connection.local) is gone"
     case .interfaceLost:
       guard let link else { return "its link is gone" }
-      switch LinkState(known: self.connection.interfaceState) {
+      guard self.connection.hasInterfaceState else { return "no route by \(link)" }
+      switch LinkState(self.connection.interfaceState) {
       case .down: return "\(link) is down"
       case .noCarrier: return "\(link) has no carrier"
       case .dormant: return "\(link) is dormant"
-      case .up, nil: return "no route by \(link)"
+      case .up: return "no route by \(link)"
       }
     case .networkChanged: return "\(link ?? "its link") is on another network"
     case .betterPath:
