@@ -449,6 +449,10 @@ check-package: dist deps-test deps-vm ## check DIST: the list of contents, the p
 	@"$$(Tests/Programs/python/setup)/bin/python" -B Tests/Programs/python/contents.py "$(DIST)"/*.cdx.json
 	$(sudo) Tests/Support/fresh/package "$$($(release) --show-bin-path)" "$(DIST)"
 
+.PHONY: check-source
+check-source: dist deps-deb ## compile the Debian source package in DIST without a network
+	@dev/check-source "$(DIST)"
+
 .PHONY: lint-units
 lint-units: deps-units ## check the systemd units and their sandbox, and the man pages
 	@dev/check-units

@@ -24,6 +24,11 @@ def cost(path):
     return ["free", "expensive", "constrained", "expensive and constrained"][path.expensive + 2 * path.constrained]
 
 
+def name(enum, value):
+    """Returns the name of an enum's value, or its number if it is one of a newer connd."""
+    return enum.Name(value) if value in enum.values() else str(value)
+
+
 class GuardedChannel:
     """Holds a channel to one address, and replaces it when its network is gone. Read `channel` for every call.
 
@@ -92,9 +97,8 @@ class GuardedChannel:
                 logging.info("the path is %s now", cost(path))
             self._flow.known_path.CopyFrom(path)
         elif event == "invalidation":
-            reason = pb.InvalidationReason.Name(answer.invalidation.reason)
-            severity = pb.InvalidationSeverity.Name(answer.invalidation.severity)
-            logging.info("%s: %s", severity, reason)
+            severity = name(pb.InvalidationSeverity, answer.invalidation.severity)
+            logging.info("%s: %s", severity, name(pb.InvalidationReason, answer.invalidation.reason))
             if answer.invalidation.severity == pb.INVALIDATION_SEVERITY_DESTROY:
                 self._flow.ClearField("known_path")
                 self._replace()

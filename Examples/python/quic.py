@@ -73,8 +73,10 @@ class Guard:
         elif event == "invalidation":
             invalidation = answer.invalidation
             self._flow.known_path.CopyFrom(invalidation.path)
-            reason = pb.InvalidationReason.Name(invalidation.reason).removeprefix("INVALIDATION_REASON_")
-            logging.info("%s%s", reason, ": migrate" if invalidation.migrate else "")
+            is_known = invalidation.reason in pb.InvalidationReason.values()  # A newer connd may have others.
+            reason = pb.InvalidationReason.Name(invalidation.reason) if is_known else "changed"
+            logging.info(
+                "%s%s", reason.removeprefix("INVALIDATION_REASON_"), ": migrate" if invalidation.migrate else "")
             if invalidation.migrate and invalidation.path.status == pb.PATH_STATUS_SATISFIED:
                 self._move(invalidation.path)
             elif invalidation.migrate:

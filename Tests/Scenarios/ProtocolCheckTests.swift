@@ -53,7 +53,7 @@ struct ProtocolCheckTests {
   func tagWithoutProtocol() throws {
     try self.git("rm", "-r", "--quiet", "--cached", ".")
     try self.git("commit", "--quiet", "--allow-empty", "--message", "Remove it")
-    try self.git("tag", "0.0.1")
+    try self.git("tag", "v0.0.1")
     #expect(try self.check().status == 0)
   }
 
@@ -101,6 +101,10 @@ struct ProtocolCheckTests {
     .init(
       file: Self.main, old: "  // The flow that the message is about.",
       new: "  string note = 99;\n  // The flow that the message is about."),
+    .init(
+      file: Self.main, old: "  optional AddressFamily family = 2;",
+      new: "  optional AddressFamily family = 2;\n  optional uint32 port = 6;",
+      fault: "Scope.port = 6: is new, and older clients would end more connections"),
     // Enums
     .init(
       file: Self.main, old: "  CATEGORY_OTHER = 5;", new: "  CATEGORY_ELSE = 5;",
@@ -152,12 +156,12 @@ struct ProtocolCheckTests {
   @Test(
     "a change since the tag → what breaks clients is found, and nothing else", arguments: changes)
   func change(_ change: Change) throws {
-    try self.git("tag", "0.0.1")
+    try self.git("tag", "v0.0.1")
     try self.replace(change.old, with: change.new, in: change.file)
     let outcome = try self.check()
     guard let fault = change.fault else {
       #expect(outcome.status == 0, "\(outcome.standardError)")
-      #expect(outcome.output == "3 .proto files: nothing breaks clients of 0.0.1\n")
+      #expect(outcome.output == "3 .proto files: nothing breaks clients of v0.0.1\n")
       return
     }
     #expect(outcome.status == 1)
@@ -165,9 +169,19 @@ struct ProtocolCheckTests {
     #expect(faults.contains { $0.hasPrefix(fault) }, "\(outcome.standardError)")
   }
 
+  @Test("a release breaks clients of the one before → the check of its commit fails")
+  func released() throws {
+    try self.git("tag", "v0.0.1")
+    try self.replace("  CATEGORY_OTHER = 5;", with: "  CATEGORY_ELSE = 5;", in: Self.main)
+    try self.git("commit", "--quiet", "--all", "--message", "Rename a value")
+    try self.git("tag", "v0.0.2")
+    #expect(
+      try self.check().standardError == "Category.CATEGORY_OTHER = 5: is named CATEGORY_ELSE now\n")
+  }
+
   @Test("a message moves to another file, or a file is removed → clients that import it break")
   func moved() throws {
-    try self.git("tag", "0.0.1")
+    try self.git("tag", "v0.0.1")
     let subject = "message WatchingClient {}\n"
     try self.replace(subject, with: "", in: Self.diagnostics)
     try self.replace("message OffLink {}\n", with: "message OffLink {}\n\(subject)", in: Self.main)
@@ -180,5 +194,49 @@ struct ProtocolCheckTests {
       "rm", "\(self.directory.path)/\(Self.protos)/connectivity/v1/\(Self.costs)",
     ])
     #expect(try self.check().standardError.contains("connectivity/v1/costs.proto: is removed"))
+  }
+}
+
+/// `dev/check-api release`, with a copy of the fixtures in a repository of its own.
+@Suite("The check of the public API", .timeLimit(.minutes(2)))
+struct ReleasedAPITests {
+  private static let fixture = "Tests/Fixtures/api/Connectivity.txt"
+
+  private let directory: TemporaryDirectory
+
+  init() throws {
+    try TestSize.needsAll("git")
+    self.directory = try TemporaryDirectory()
+    try Command.run(["mkdir", "-p", "\(self.directory.path)/dev"])
+    try Command.run(["cp", Checkout.path("dev/check-api"), "\(self.directory.path)/dev"])
+    try Command.run(["mkdir", "-p", "\(self.directory.path)/Tests/Fixtures/api"])
+    try self.directory.write("0.1.0\n", to: "VERSION")
+    try self.directory.write("Path: struct Path\nPath.id: var id: Int\n", to: Self.fixture)
+    let author = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
+    for words in [["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "Add the API"]] {
+      try Command.run(["git", "-C", self.directory.path] + author + words)
+    }
+  }
+
+  private func check() throws -> Command.Outcome {
+    try Command.outcome(of: ["\(self.directory.path)/dev/check-api", "release"])
+  }
+
+  @Test("declarations are added → it succeeds; one is removed or changed → only in a new series")
+  func removed() throws {
+    #expect(try self.check().status == 0)
+    try Command.run(["git", "-C", self.directory.path, "tag", "v0.1.0"])
+    try self.directory.write(
+      "Path: struct Path\nPath.id: var id: Int\nPath.name: var name: String\n", to: Self.fixture)
+    #expect(try self.check().status == 0)
+    try self.directory.write("0.1.1\n", to: "VERSION")
+    for text in ["Path: struct Path\n", "Path: struct Path\nPath.id: var id: UInt\n"] {
+      try self.directory.write(text, to: Self.fixture)
+      let outcome = try self.check()
+      #expect(outcome.status == 1)
+      #expect(outcome.standardError.hasSuffix("Connectivity: Path.id: var id: Int\n"))
+    }
+    try self.directory.write("0.2.0\n", to: "VERSION")
+    #expect(try self.check().status == 0)
   }
 }

@@ -63,7 +63,7 @@ enum { CONND_DESTROY = 1, CONND_DRAIN, CONND_ADVISE };
 struct connd_event {
   int fd;
   enum connd_kind kind;
-  int reason;    // InvalidationReason of connectivity.proto, or 0
+  int reason;    // InvalidationReason of connectivity.proto (1 to 8), or 0
   int severity;  // CONND_DESTROY, CONND_DRAIN, CONND_ADVISE, or 0
   int status;    // PathStatus of connectivity.proto (1: satisfied), or 0 if not reported
 };
@@ -873,6 +873,8 @@ static void connd__received(void *context, const uint8_t *message, size_t count)
   } else if (invalidation.bytes) {
     event.kind = CONND_INVALIDATED;
     event.reason = (int)connd__get(invalidation.bytes, invalidation.count, 1).value;
+    // A reason of a newer connd counts as CATEGORY_CHANGED.
+    if (event.reason < 1 || event.reason > 8) event.reason = 4;
     event.severity = (int)connd__get(invalidation.bytes, invalidation.count, 2).value;
     // An unknown severity is advice.
     if (event.severity != CONND_DESTROY && event.severity != CONND_DRAIN)

@@ -28,6 +28,7 @@ const maxFlows = 16384  // limits.flowsPerStream of connd.yaml
 const reasons = [undefined, 'sourceAddressLost', 'interfaceLost', 'networkChanged', 'categoryChanged', 'betterPath',
   'policy', 'resumed', 'silent']
 const firstSurvivable = 4, policy = 6  // reasons that may end a connection that works
+const unknownReason = 4  // a reason of a newer connd counts as categoryChanged
 const severities = [undefined, 'destroy', 'drain']
 const satisfied = 1, requiresConnection = 2, unsatisfied = 3  // PathStatus
 
@@ -240,7 +241,9 @@ function received(message) {
     return
   }
   if (message[8] && kind !== 'destroy') ask(flow)
-  report(flow, kind, invalidation[1], state && decode(state)[1])
+  const number = invalidation[1]
+  const reason = number && !reasons[number] ? unknownReason : number
+  report(flow, kind, reason, state && decode(state)[1])
 }
 
 // Counts wrong rejections, ends the connection, and tells the program.

@@ -518,7 +518,7 @@ _REASONS = {1: "sourceAddressLost", 2: "interfaceLost", 3: "networkChanged", 4: 
             5: "betterPath", 6: "policy", 7: "resumed", 8: "silent"}
 _LOSSES = range(1, 4)  # of the address, link or network
 _SURVIVABLE = range(4, 9)  # reasons that may end a connection that works
-_POLICY = 6
+_POLICY, _UNKNOWN = 6, 4  # a reason of a newer connd counts as categoryChanged
 _SEVERITIES = {1: "destroy", 2: "drain"}
 _SATISFIED, _DOUBTFUL = 1, (2, 3)  # PathStatus; REQUIRES_CONNECTION and UNSATISFIED
 
@@ -731,6 +731,9 @@ class _Agent:
         invalidation = _decode(message[4]) if 4 in message else {}
         path = message.get(3, message.get(6, invalidation.get(4)))
         status = _decode(path).get(1) if path is not None else None
+        reason = invalidation.get(1)
+        if reason is not None and reason not in _REASONS:
+            reason = _UNKNOWN
         if 3 in message or 6 in message:
             kind = "path"
             flow.keep_path(path)
@@ -742,13 +745,13 @@ class _Agent:
             return
         if kind == "path" and status == _SATISFIED:
             flow.outages.set(flow)
-        elif (path is not None and status != _SATISFIED) or invalidation.get(1) in _LOSSES:
+        elif (path is not None and status != _SATISFIED) or reason in _LOSSES:
             flow.outages.restore(flow)
         if 8 in message and kind != "destroy" and not flow.probe:
             probe = _Probe(flow)
             if probe.is_possible:
                 flow.probe = self.probes[flow.fd] = probe
-        self.report(flow, kind, invalidation.get(1), status, events)
+        self.report(flow, kind, reason, status, events)
 
     def report(self, flow, kind, reason, status, events):
         """Counts wrong rejections, ends the connection, and tells the program."""

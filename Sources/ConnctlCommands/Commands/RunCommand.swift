@@ -64,6 +64,10 @@ struct RunCommand: ConnctlCommand {
   }
 
   func validate() throws {
+    // The parser takes this for the command to run.
+    if let first = self.words.first, ["-h", "--help"].contains(first) {
+      throw CleanExit.helpRequest(self)
+    }
     if let when { _ = try Condition.readingAll(when) }
     guard self.when != nil || self.guard else {
       throw ValidationError("--when or --guard is required")

@@ -20,7 +20,7 @@ extension JSON {
         connection.hasSeverity ? Invalidation.Severity(connection.severity).rawValue : nil),
       "interface": .string(connection.hasInterface ? connection.interface : nil),
       "interfaceState": .string(
-        LinkState(known: connection.interfaceState)?.rawValue),
+        connection.hasInterfaceState ? LinkState(connection.interfaceState).rawValue : nil),
       "path": .path(try KernelPath(connection.path)),
       "user": .number(connection.user),
       "process": .number(listed.owner.map { UInt32(clamping: $0.process) }),

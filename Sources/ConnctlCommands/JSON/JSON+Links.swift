@@ -14,7 +14,7 @@ extension JSON {
       "kind": .string(link.hasKind ? link.kind : nil),
       "medium": .string(NetworkMedium(link.medium).rawValue),
       "evidence": .evidence(link.hasEvidence ? KernelPath.Evidence(link.evidence) : nil),
-      "state": .string(LinkState(known: link.state)?.rawValue),
+      "state": .string(LinkState(link.state).rawValue),
       "expensive": .bool(link.hasExpensive ? link.expensive : nil),
       "constrained": .bool(link.constrained),
       "addresses": .array(link.addresses.map { .string($0) }),
@@ -52,8 +52,7 @@ extension JSON {
       "role": .string(WirelessRole(wireless.role).rawValue),
       "ssid": .string(wireless.hasSsid ? wireless.ssid : nil),
       "security": .array(
-        wireless.security.compactMap { WirelessSecurity.Method(known: $0)?.rawValue }
-          .map { .string($0) }),
+        wireless.security.map { .string(WirelessSecurity.Method($0).rawValue) }),
       "bssid": .string(wireless.hasBssid ? wireless.bssid : nil),
       "frequency": .number(wireless.hasFrequency ? wireless.frequency : nil),
       "signal": .number(wireless.hasSignal ? wireless.signal : nil),
@@ -119,7 +118,7 @@ extension JSON {
     [
       "interface": .string(unused.link.name),
       "medium": .string(NetworkMedium(unused.link.medium).rawValue),
-      "state": .string(LinkState(known: unused.link.state)?.rawValue),
+      "state": .string(LinkState(unused.link.state).rawValue),
       "reason": .string(UnusedReason(unused.reason).rawValue),
       "routePrefix": .string(unused.hasRoutePrefix ? unused.routePrefix : nil),
       "routePriority": .number(unused.hasRoutePriority ? unused.routePriority : nil),

@@ -109,7 +109,9 @@ struct ListedConnection: Equatable {
 
   /// Why the connection's link, which exists, carries nothing, or `nil` if its route is missing.
   private var obstacle: KernelPath.Reason? {
-    switch LinkState(known: self.connection.interfaceState) {
+    let state =
+      self.connection.hasInterfaceState ? LinkState(self.connection.interfaceState) : nil
+    return switch state {
     case .down: .linkDown
     case .noCarrier: .noCarrier
     case .dormant: .dormant

@@ -177,7 +177,7 @@ extension Connectivity_V1_Link {
   var text: String {
     var parts = [self.name]
     if self.hasKind { parts.append(self.kind) }
-    if let state = LinkState(known: self.state) { parts.append(state.text) }
+    parts.append(LinkState(self.state).text)
     if self.hasMaster { parts.append("port of \(self.master)") }
     if self.hasModem { parts += self.modem.text(withSignal: true) }
     if let via = self.viaText { parts.append(via) }

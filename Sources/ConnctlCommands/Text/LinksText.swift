@@ -103,8 +103,8 @@ extension Connectivity_V1_Link {
   var viaWord: String { Via.Kind(known: self.via)?.rawValue ?? "device" }
 
   var stateText: Text {
-    let state = LinkState(known: self.state)
-    return Text(state?.text ?? "unknown", state?.ink ?? .middling)
+    let state = LinkState(self.state)
+    return Text(state.text, state.ink)
   }
 }
 

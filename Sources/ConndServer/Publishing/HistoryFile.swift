@@ -123,21 +123,29 @@ final class HistoryFile {
     }
     bytes.removeFirst(Header.count)
     var past: [Published] = []
+    var last = header.start
     while let record = RecordFrame.take(&bytes) {
-      guard let message = record, let published = try? Published(decoding: message) else {
+      do {
+        guard let message = record else { throw UnexpectedMessage() }
+        let published = try Published(decoding: message)
+        if let previous = past.last, published.change.generation <= previous.change.generation {
+          return self.putAside("has records in the wrong order")
+        }
+        past.append(published)
+      } catch let change as UnknownChange {
+        // A newer connd has run before this one. Clients that resume before the change get a gap.
+        past = []
+        last = max(last, change.generation)
+      } catch {
         return self.putAside("has an unreadable record")
       }
-      if let last = past.last, published.change.generation <= last.change.generation {
-        return self.putAside("has records in the wrong order")
-      }
-      past.append(published)
     }
     if !bytes.isEmpty {
       self.logger.notice(
         "removed an incomplete record from the end of the history",
         metadata: ["path": "\(self.path)", "bytes": "\(bytes.count)"])
     }
-    let last = max(header.start, past.last?.change.generation ?? 0)
+    last = max(last, past.last?.change.generation ?? 0)
     return Past(
       changes: past.suffix(Store.capacity),
       generation: header.state == .complete ? last : last &+ Self.maxUnstored)

@@ -16,13 +16,22 @@ final class Published: Sendable {
   }
 
   /// Decodes a stored message.
+  ///
+  /// - Throws: ``UnknownChange`` if a newer connd has stored it.
   init(decoding bytes: [UInt8]) throws {
     let response = try Connectivity_V1_WatchResponse(serializedBytes: bytes)
-    guard case .change(let change) = try WatchEvent(response) else { throw UnexpectedMessage() }
+    let event = try WatchEvent(response)
+    if event == nil, response.generation > 0 {
+      throw UnknownChange(generation: response.generation)
+    }
+    guard case .change(let change) = event else { throw UnexpectedMessage() }
     self.change = change
     self.message = bytes
   }
 }
+
+/// The error for a stored change of a kind that this version does not know.
+struct UnknownChange: Error { var generation: UInt64 }
 
 /// The error for a stored message of another kind.
 struct UnexpectedMessage: Error {}

@@ -27,7 +27,15 @@ extension StartingPoint {
     let response: Connectivity_V1_GetConfigurationResponse
     do {
       response = try .init(serializedBytes: try contents(of: file, max: Self.maxSize))
-      self.past = try response.history.map { try Published(decoding: $0.serializedBytes()) }
+      self.past = []
+      for message in response.history {
+        do {
+          self.past.append(try Published(decoding: message.serializedBytes()))
+        } catch is UnknownChange {
+          // The running connd is newer. The history begins after this change.
+          self.past = []
+        }
+      }
       self.overrides = try OverrideFile.read(Array(response.overrides.utf8), boot: "")
     } catch {
       throw Fault(description: "\(file) is not a state to start from: \(error)")

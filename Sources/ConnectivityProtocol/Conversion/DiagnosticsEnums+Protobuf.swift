@@ -73,7 +73,9 @@ extension Metering: ClosestWireEnum {
   }
 }
 
-extension LinkState: WireEnum {
+extension LinkState: ClosestWireEnum {
+  package static let unrecognized = Self.dormant
+
   package var wireValue: Connectivity_V1_LinkState {
     switch self {
     case .down: .down
@@ -120,7 +122,9 @@ extension WirelessRole: ClosestWireEnum {
   }
 }
 
-extension WirelessSecurity.Method: WireEnum {
+extension WirelessSecurity.Method: ClosestWireEnum {
+  package static let unrecognized = Self.other
+
   package var wireValue: Connectivity_V1_WirelessSecurity {
     switch self {
     case .open: .open

@@ -52,9 +52,14 @@ def regain():
     ip("route add default via 192.0.2.1")
 
 
+def known(stream):
+    """Returns the next message with a known event. A newer connd may send others."""
+    return next(message for message in stream if message.WhichOneof("event"))
+
+
 def any_event(stream):
     """Returns the next message of a Watch, and the name of its event."""
-    message = next(stream)
+    message = known(stream)
     name = message.WhichOneof("event")
     assert message.generation == getattr(message, name).generation, message
     return name, getattr(message, name)
@@ -248,7 +253,7 @@ class Guard:
 
     def next(self, id, event):
         """Returns the next message, which must be about this flow and of this kind."""
-        message = next(self.stream)
+        message = known(self.stream)
         assert (message.id, message.WhichOneof("event")) == (id, event), message
         return getattr(message, event)
 

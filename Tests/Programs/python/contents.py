@@ -16,7 +16,7 @@ for name in sys.argv[1:]:
     assert {"grpc-swift-2", "swift-runtime"} <= required.keys(), required.keys()
     # These are only in the libraries for applications.
     assert not {"swift-nio", "swift-protobuf"} & required.keys(), required.keys()
-    assert all(part["version"] and part["licenses"] for part in required.values())
+    assert all(part["version"] and part["licenses"] and part["supplier"] for part in required.values())
     # A file of this package has the notices of two more.
     assert required["grpc-swift-2"]["licenses"] == [{"expression": "Apache-2.0 AND BSD-2-Clause AND MIT"}]
     print(f"{name}: {len(required)} packages with versions and licences")

@@ -171,6 +171,9 @@ struct UsageTests {
       let screen = Screen()
       #expect(await runConnctl(["help", command], on: screen.console) == 0)
       #expect(screen.output.contains("Exit status: "), "\(command)")
+      let option = Screen()
+      #expect(await runConnctl([command, "--help"], on: option.console) == 0)
+      #expect(option.output == screen.output, "\(command)")
       let lines = screen.output.split(separator: "\n", omittingEmptySubsequences: false)
       let examples = lines.drop { $0 != "Examples:" }.dropFirst().prefix { $0.hasPrefix("  ") }
       #expect(!examples.isEmpty, "\(command)")

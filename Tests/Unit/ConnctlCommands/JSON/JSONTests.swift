@@ -226,9 +226,9 @@ struct JSONShapeTests {
     link.medium = .UNRECOGNIZED(99)
     link.state = .UNRECOGNIZED(99)
     let json = JSON.link(link).description
-    #expect(json.contains(#""medium": "unknown""#) && json.contains(#""state": null"#))
+    #expect(json.contains(#""medium": "unknown""#) && json.contains(#""state": "dormant""#))
     #expect(json.contains(#""technology": null"#) && json.contains(#""via": "device""#))
-    #expect(link.text == "ppp0, ppp, roaming, suspended, signal 67%, via device")
+    #expect(link.text == "ppp0, ppp, dormant, roaming, suspended, signal 67%, via device")
     var explanation = Connectivity_V1_Explanation.sample
     explanation.cost.metering = .UNRECOGNIZED(99)
     explanation.cost.source = .UNRECOGNIZED(99)

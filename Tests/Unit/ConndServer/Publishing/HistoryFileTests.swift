@@ -66,6 +66,22 @@ struct HistoryFileTests {
     #expect(self.file.begin().generation == 195)
   }
 
+  @Test("a newer connd stored a change of an unknown kind → the history begins after it")
+  func unknownKind() throws {
+    let changes = StoreTests.changes(3)
+    self.keep(changes)
+    // The generation 2, and an event by the unknown number 99.
+    let unknown: [UInt8] = [0x08, 2, 0x9A, 0x06, 0]
+    let records = changes.map { RecordFrame.framed($0.message) }
+    let header = try self.bytes().dropLast(records.map(\.count).reduce(0, +))
+    let head = header + records[0] + RecordFrame.framed(unknown)
+    try self.write(head + records[2])
+    #expect(self.load() == [3])
+    try self.write(head)
+    let past = self.file.begin()
+    #expect(past.changes.isEmpty && past.generation >= 2)
+  }
+
   @Test("every truncation loses the last records and no others")
   func truncation() throws {
     self.keep(StoreTests.changes(3))

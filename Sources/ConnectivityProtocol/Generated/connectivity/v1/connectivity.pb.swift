@@ -1245,7 +1245,8 @@ public struct Connectivity_V1_Invalidation: Message {
 }
 
 /// The channels to which all of the set fields apply. The scope names the path that the channels
-/// used, not the current one. Without any field it covers all channels.
+/// used, not the current one. Without any field it covers all channels. Later versions add no field,
+/// because an older client would ignore it, and end channels that the invalidation does not cover.
 public struct Connectivity_V1_Scope: Message {
   /// The outgoing link of their path.
   public var interface: String {
