@@ -35,7 +35,8 @@ extern "C" {
 // Flags of connd_guard_fd.
 enum {
   // The connection was made a moment ago, so it works. If connd rejects three new connections to
-  // one destination in a row, new ones to it are not guarded for a while (I11).
+  // one destination in a row, new ones to it are not guarded for a while (I11). An older connection
+  // may have died before, which is not an error of connd.
   CONND_NEW = 1,
   // Only report. The program itself ends the connection.
   CONND_REPORT_ONLY = 2,
@@ -492,6 +493,8 @@ enum {
   CONND__REFUTATIONS = 3,
   CONND__MIN_REST = 5 * 60 * 1000,
   CONND__MAX_REST = 60 * 60 * 1000,
+  CONND__BREAKER_LIFE = 60 * 60 * 1000,  // how long a refutation counts, or after the rest
+  CONND__MAX_TRIAL_AGE = 5000,  // an older connection shows nothing about connd
   CONND__MIN_PAUSE = 1000,
   CONND__MAX_PAUSE = 60 * 1000,
   CONND__RTO_MAX_MS = 44,        // TCP_RTO_MAX_MS, since Linux 6.15
@@ -520,6 +523,7 @@ struct connd__flow {
   char remote[INET6_ADDRSTRLEN], local[INET6_ADDRSTRLEN], interface[IF_NAMESIZE];
   uint16_t remote_port, local_port;
   uint32_t mark, link;
+  int64_t made;  // when it was guarded
   enum { CONND__UNREPORTED, CONND__DOUBTED, CONND__REPORTED } progress;
   int is_sent, is_answered;
   uint8_t *known_path;  // the last path, as connd sent it
@@ -599,7 +603,10 @@ static struct connd__breaker *connd__breaker(const struct connd__flow *flow, int
 // Records that connd rejected a connection that works. Returns whether this opens the breaker.
 static int connd__refuted(const struct connd__flow *flow) {
   struct connd__breaker *breaker = connd__breaker(flow, 1);
-  int64_t now = breaker->last_change = connd__now();
+  int64_t now = connd__now(), last = breaker->last_change;
+  if (last < breaker->rest_end) last = breaker->rest_end;
+  if (now - last > CONND__BREAKER_LIFE) breaker->refutations = 0, breaker->rest = 0;
+  breaker->last_change = now;
   if (breaker->rest == 0 && ++breaker->refutations < CONND__REFUTATIONS) return 0;
   if (now < breaker->rest_end) return 0;
   breaker->rest = breaker->rest == 0 ? CONND__MIN_REST : breaker->rest * 2;
@@ -791,6 +798,10 @@ static void connd__request(void) {
     connd__put_number(&inner, 11, flow->remote_port);
     connd__put_number(&inner, 12, IPPROTO_TCP);
     connd__put_number(&inner, 13, 1);  // FLOW_QUESTION_KEEPALIVE
+    if (flow->progress == CONND__UNREPORTED && connd__now() - flow->made > CONND__MAX_TRIAL_AGE)
+      flow->flags &= ~CONND_NEW;
+    if (!(flow->flags & CONND_NEW) || flow->progress == CONND__REPORTED)
+      connd__put_number(&inner, 14, 1);
     connd__put_bytes(&request, 1, inner.bytes, inner.count);
     if (!connd__put_message(call, &request, 0)) return;
     flow->is_sent = 1;
@@ -1090,6 +1101,7 @@ int connd_guard_fd(int fd, int flags, connd_callback *callback, void *context) {
   if (!flow) return -1;
   flow->fd = fd;
   flow->flags = flags;
+  flow->made = connd__now();
   flow->callback = callback;
   flow->context = context;
   int error = connd__describe(flow);

@@ -135,7 +135,8 @@ func (h *hub) pending() []byte {
 			f.trial = trialOver
 		}
 		f.isSent = true
-		messages = appendMessage(messages, addRequest(id, f.socket, f.knownPath, h.generation))
+		isExisting := f.attempt == nil && f.trial == trialOver
+		messages = appendMessage(messages, addRequest(id, f.socket, f.knownPath, h.generation, isExisting))
 	}
 	return messages
 }

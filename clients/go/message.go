@@ -12,8 +12,9 @@ const (
 )
 
 // addRequest returns a GuardRequest that adds a flow, with the last path that connd reported for
-// it, and the generation of that report, if there was one.
-func addRequest(id uint64, s socket, knownPath []byte, generation uint64) []byte {
+// it, and the generation of that report, if there was one. An existing connection was made some time
+// ago.
+func addRequest(id uint64, s socket, knownPath []byte, generation uint64, isExisting bool) []byte {
 	flow := appendNumber(nil, 1, id)
 	flow = appendBytes(flow, 2, s.remote.Addr().String())
 	if s.local.IsValid() {
@@ -30,6 +31,9 @@ func addRequest(id uint64, s socket, knownPath []byte, generation uint64) []byte
 	flow = appendNumber(flow, 12, protocolTCP)
 	if s.tcp != nil {
 		flow = appendNumber(flow, 13, questionByKeepalive)
+	}
+	if isExisting {
+		flow = appendNumber(flow, 14, 1)
 	}
 	return appendBytes(nil, 1, flow)
 }

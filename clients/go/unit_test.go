@@ -142,8 +142,12 @@ func TestRequests(t *testing.T) {
 	// As protoc encodes them, in the order of the numbers.
 	expected := "0a32" + "0807" + "120b3230332e302e3131332e39" + "1a093139322e302e322e37" + "2010" + "2a0465746830" +
 		"302a" + "3a020801" + "50e724" + "58bb03" + "6006" + "6801"
-	if request := hex.EncodeToString(addRequest(7, s, []byte{8, 1}, 42)); request != expected {
+	if request := hex.EncodeToString(addRequest(7, s, []byte{8, 1}, 42, false)); request != expected {
 		t.Errorf("the request is %s", request)
+	}
+	expected = "0a34" + expected[4:] + "7001"
+	if request := hex.EncodeToString(addRequest(7, s, []byte{8, 1}, 42, true)); request != expected {
+		t.Errorf("the request of an existing connection is %s", request)
 	}
 	if request := hex.EncodeToString(removeRequest(7)); request != "12020807" {
 		t.Errorf("the removal is %s", request)

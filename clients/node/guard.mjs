@@ -5,10 +5,11 @@
 //   import { events, guard, release, status, watch } from './guard.mjs'
 //                                         the same, from here on
 //   guard(socket)                         an older connection, or one that a server accepted
+//   guard(socket, { isNew: true })        a connection that was made a moment ago
 //   release(socket)                       no longer guards a connection
 //   events.on('destroy', …)               reports
 //   await status()                        the state of the network
-//   for await (const status of watch())   follows it; null while connd is not running
+//   for await (const status of watch())   follows it; null while connd is not running, or is elsewhere
 //
 // When connd finds a guarded connection dead, its socket is destroyed with an error. The error's
 // code is ECONNRESET, and its cause is the reason. The program then connects again. If connd is not
@@ -27,13 +28,16 @@ const maxMessage = 1 << 20
 const maxFlows = 16384  // limits.flowsPerStream of connd.yaml
 const reasons = [undefined, 'sourceAddressLost', 'interfaceLost', 'networkChanged', 'categoryChanged', 'betterPath',
   'policy', 'resumed', 'silent']
+const maxTrialAge = 5000  // an older connection may have died, so it shows nothing about connd
 const firstSurvivable = 4, policy = 6  // reasons that may end a connection that works
 const unknownReason = 4  // a reason of a newer connd counts as categoryChanged
 const severities = [undefined, 'destroy', 'drain']
 const satisfied = 1, requiresConnection = 2, unsatisfied = 3  // PathStatus
 
 // Emits `path`, `destroy`, `drain`, `advise`, `refused` and `suspended`, each with the socket and
-// the reason, such as `interfaceLost`.
+// the reason, such as `interfaceLost`. `refused`: the connection is not guarded, because connd
+// refused it, or too many are guarded. `suspended`: connd wrongly rejected three connections in a
+// row, so that new ones to this destination, such as this one, are not guarded.
 export const events = new EventEmitter()
 
 const { connect: connectSocket, setKeepAlive } = net.Socket.prototype
@@ -158,18 +162,21 @@ let lastId = 0, guarding, isFull, generation, retry, pause = minPause
 // Counts wrong rejections of new connections, by destination (I11).
 const breaker = {
   limit: 3, minRest: 5 * 60_000, maxRest: 60 * 60_000, maxCount: 256,
+  life: 60 * 60_000,  // how long a refutation counts, or after the rest of an open breaker
   entries: new Map(),  // the oldest first
   allows(key) { return performance.now() >= (this.entries.get(key)?.end ?? 0) },
   confirmed(key) { if (this.allows(key)) this.entries.delete(key) },
   // Returns for how long new connections are not guarded, if this opens the breaker.
   refuted(key) {
-    const now = performance.now(), last = this.entries.get(key) ?? { count: 0, rest: 0, end: 0 }
-    let next = last, opens = false
+    const now = performance.now(), none = { count: 0, rest: 0, end: 0, change: now }
+    let last = this.entries.get(key) ?? none, opens = false
+    if (now > Math.max(last.change, last.end) + this.life) last = none
+    let next = { ...last, change: now }
     if (last.rest === 0 && last.count + 1 < this.limit) {
-      next = { ...last, count: last.count + 1 }
+      next.count = last.count + 1
     } else if (now >= last.end) {
       const rest = last.rest === 0 ? this.minRest : Math.min(last.rest * 2, this.maxRest)
-      next = { count: this.limit, rest, end: now + rest }
+      next = { count: this.limit, rest, end: now + rest, change: now }
       opens = true
     }
     this.entries.delete(key)
@@ -183,11 +190,17 @@ function namespace() {
   return fs.statSync('/proc/self/ns/net', { throwIfNoEntry: false })?.ino ?? 0
 }
 
+function checkNamespace(number) {
+  if (number && number !== namespace()) throw new Error('connd speaks for another network namespace')
+}
+
 function addition(flow) {
+  if (flow.progress === 'unreported' && performance.now() - flow.made > maxTrialAge) flow.isNew = false
   const since = flow.isAnswered ? generation : undefined
+  const isExisting = !flow.isNew || flow.progress === 'reported' ? 1 : undefined
   return field(1, [...field(1, flow.id), ...field(2, flow.remote), ...field(3, flow.local), ...field(5, flow.zone),
     ...field(6, since), ...field(7, flow.knownPath), ...field(10, flow.localPort), ...field(11, flow.remotePort),
-    ...field(12, 6), ...field(13, 1)])  // TCP; FLOW_QUESTION_KEEPALIVE
+    ...field(12, 6), ...field(13, 1), ...field(14, isExisting)])  // TCP; FLOW_QUESTION_KEEPALIVE
 }
 
 // Sends the flows that connd does not know, as far as it reads.
@@ -219,10 +232,8 @@ function lost() {
 }
 
 function received(message) {
-  if (message[7] && message[7] !== namespace()) {
-    pause = maxPause
-    throw new Error('connd speaks for another network namespace')
-  }
+  pause = maxPause  // for a connd that is elsewhere
+  checkNamespace(message[7])
   pause = minPause
   generation = message[1] ?? 0
   const flow = flows.get(message[2])
@@ -314,11 +325,12 @@ function add(socket, isNew) {
   const { remoteAddress, localAddress, remotePort, localPort } = socket
   if (socket.destroyed || !remoteAddress || !localAddress || flowOf.has(socket)) return
   const [remote, zone] = remoteAddress.split('%'), [local] = localAddress.split('%')
-  if (remote === local || /^(::ffff:)?127\.|^::1$/.test(remote) || flows.size >= maxFlows) return
+  if (remote === local || /^(::ffff:)?127\.|^::1$/.test(remote)) return
   const destination = `${remote} port ${remotePort}`
-  if (isNew && !breaker.allows(destination)) return
+  if (isNew && !breaker.allows(destination)) return tell('suspended', socket)
+  if (flows.size >= maxFlows) return tell('refused', socket)
   const flow = { id: ++lastId, socket, remote, zone, local, remotePort, localPort, destination, isNew,
-    progress: 'unreported' }
+    made: performance.now(), progress: 'unreported' }
   flows.set(flow.id, flow)
   unsent.add(flow)
   flowOf.set(socket, flow)
@@ -329,8 +341,9 @@ function add(socket, isNew) {
 
 // Guards a TCP socket (net.Socket, tls.TLSSocket). `isNew` says that the connection was made a
 // moment ago, so that it works. If connd rejects three such connections to one destination in a row,
-// new ones to it are not guarded for a while (I11).
-export function guard(socket, { isNew = true } = {}) {
+// new ones to it are not guarded for a while (I11). An older connection may have died before, which
+// is not an error of connd. A socket that still connects is new once it is connected.
+export function guard(socket, { isNew = false } = {}) {
   if (socket.connecting) socket.once('connect', () => add(socket, true))
   else add(socket, isNew)
 }
@@ -345,7 +358,7 @@ net.Socket.prototype.connect = function (...args) {
   const options = Array.isArray(args[0]) ? args[0][0] : args[0]
   if (options?.keepAlive) keepalive.set(this, { isOn: true, delay: options.keepAliveInitialDelay })
   const result = connectSocket.apply(this, args)
-  guard(this)
+  guard(this, { isNew: true })
   return result
 }
 
@@ -359,19 +372,26 @@ net.Socket.prototype.setKeepAlive = function (isOn, delay) {
 const categories = ['unknown', 'none', 'wifi', 'cellular', 'wired', 'other']
 
 function readStatus(fields) {
+  checkNamespace(fields[13])
   return {
     generation: fields[1] ?? 0, category: categories[fields[2]] ?? 'unknown', interface: fields[6]?.toString() ?? null,
     expensive: fields[8] === undefined ? null : fields[8] !== 0, constrained: Boolean(fields[9]),
   }
 }
 
-// Returns the state of the network, in the words of connctl's JSON. Rejects if connd is not running.
-export function status() {
+// Returns the state of the network, in the words of connctl's JSON. Rejects if connd is not running,
+// is in another network namespace, or does not answer in time (in milliseconds).
+export function status({ timeout = 1000 } = {}) {
   return new Promise((resolve, reject) => {
     const current = call('GetStatus', message => {
       resolve(readStatus(message))
       current.end()
-    }, error => reject(error ?? new Error('connd has ended the call')))
+    }, error => {
+      clearTimeout(timer)
+      reject(error ?? new Error('connd has ended the call'))
+    })
+    const late = Object.assign(new Error('connd does not answer'), { code: 'ETIMEDOUT' })
+    const timer = setTimeout(current.end, timeout, late)
     current.send([], { isLast: true })
   })
 }
@@ -384,8 +404,8 @@ function eventStatus(message) {
   }
 }
 
-// Yields the status now and after changes, and null while connd is not running. A slow reader misses
-// intermediate states, but never the last one.
+// Yields the status now and after changes, and null while connd is not running, or is in another
+// network namespace. A slow reader misses intermediate states, but never the last one.
 export async function* watch() {
   let isAbsent = false, wait = minPause
   for (;;) {

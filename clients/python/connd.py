@@ -5,7 +5,7 @@
 
     import connd
     connd.install()                         # the same, for the program that calls it
-    connd.guard(sock)                       # one connection: a socket, a StreamWriter, a descriptor
+    connd.guard(sock, is_new=True)          # one connection: a socket, a StreamWriter, a descriptor
     connd.status()                          # the state of the network; connd.watch() follows it
 
 When connd finds a guarded connection dead, reads and writes fail with ConnectionResetError or
@@ -298,8 +298,11 @@ class _Flow:
     """A guarded connection. `cookie` distinguishes its socket from a later one with the same
     descriptor."""
 
+    max_trial_age = 5.0  # seconds; an older connection may have died, so it shows nothing about connd
+
     def __init__(self, fd, is_new, ends, on_event, shortens_outages):
         self.fd, self.is_new, self.ends, self.on_event = fd, is_new, ends, on_event
+        self.made = time.monotonic()
         self.outages = _OutageOptions(shortens_outages)
         remote, local = _address(_read(_libc.getpeername, fd)), _address(_read(_libc.getsockname, fd))
         self.cookie = _option(fd, socket.SOL_SOCKET, _SO_COOKIE)
@@ -344,8 +347,12 @@ class _Flow:
             os.close(fd)
 
     def addition(self, generation):
+        if self.progress == "unreported" and time.monotonic() - self.made > self.max_trial_age:
+            self.is_new = False
         since = generation if self.is_answered else None
-        flow = _field(1, self.id) + self._fields + _field(6, since) + _field(7, self.known_path)
+        is_existing = not self.is_new or self.progress == "reported"
+        flow = (_field(1, self.id) + self._fields + _field(6, since) + _field(7, self.known_path)
+                + _field(14, 1 if is_existing else None))
         return _field(1, flow)
 
     def keep_path(self, path):
@@ -486,23 +493,26 @@ class _Breakers:
     """Counts wrong rejections of new connections, by destination (I11)."""
 
     limit, min_rest, max_rest, max_count = 3, 5 * 60.0, 60 * 60.0, 256
+    life = 60 * 60.0  # how long a refutation counts, or after the rest of an open breaker
 
     def __init__(self):
-        self._entries = {}  # destination: refutations, rest, its end; the oldest first
+        self._entries = {}  # destination: refutations, rest, its end, last change; the oldest first
 
     def allows(self, destination):
-        return time.monotonic() >= self._entries.get(destination, (0, 0, 0))[2]
+        return time.monotonic() >= self._entries.get(destination, (0, 0, 0, 0))[2]
 
     def refuted(self, destination):
         """Returns for how long new connections are not guarded, if this opens the breaker."""
-        refutations, rest, end = self._entries.pop(destination, (0, 0, 0))
+        refutations, rest, end, last = self._entries.pop(destination, (0, 0, 0, 0))
         now, opens = time.monotonic(), False
+        if now > max(last, end) + self.life:
+            refutations = rest = end = 0
         if not rest and refutations + 1 < self.limit:
             refutations += 1
         elif now >= end:
             rest = min(rest * 2, self.max_rest) if rest else self.min_rest
             end, opens = now + rest, True
-        self._entries[destination] = (refutations, rest, end)
+        self._entries[destination] = (refutations, rest, end, now)
         if len(self._entries) > self.max_count:
             del self._entries[next(iter(self._entries))]
         return rest if opens else None
@@ -528,8 +538,9 @@ class Event(NamedTuple):
 
     fd: int
     #: `path`: guarded. `destroy`: the connection is dead, and was ended. `drain`, `advise`: use it
-    #: no longer, or doubt it. `refused`: connd does not guard it. `suspended`: connd wrongly
-    #: rejected three connections in a row, so that new ones to this destination are not guarded.
+    #: no longer, or doubt it. `refused`: the connection is not guarded, because connd refused it,
+    #: or too many are guarded. `suspended`: connd wrongly rejected three connections in a row, so
+    #: that new ones to this destination, such as this one, are not guarded.
     kind: str
     #: As in connctl's JSON, such as `interfaceLost`, or None.
     reason: Optional[str] = None
@@ -551,6 +562,7 @@ class _Agent:
         self.flows = {}  # by descriptor
         self.unsent, self.removed = {}, []  # flows by id, and ids, that connd must hear of
         self.connecting = {}  # the cookies of sockets that connect, by descriptor
+        self.events = []  # callbacks and their events, for the thread
         self.breakers, self.probes = _Breakers(), {}
         self.serial = 0
         self.call = None
@@ -563,14 +575,25 @@ class _Agent:
     def guard(self, flow):
         with self.lock:
             self.release(flow.fd)
+            try:
+                self.start()
+            except OSError as error:
+                return _log.warning("connections are not guarded: %s", error)
+            # An error of connd must not end a request of the program (I11).
             if flow.is_new and not self.breakers.allows(flow.destination):
-                raise ValueError("connd wrongly rejected new connections to this destination")
+                return self.reject(flow, "suspended")
             if len(self.flows) >= self.max_flows:
-                raise OSError(errno.EMFILE, "too many connections are guarded")
+                return self.reject(flow, "refused")
             self.serial += 1
             flow.id = self.serial << 32 | flow.fd
             self.flows[flow.fd] = self.unsent[flow.id] = flow
-            self.start()
+
+    def reject(self, flow, kind):
+        """Reports that a connection is not guarded."""
+        event = Event(flow.fd, kind, cookie=flow.cookie)
+        _log.debug("%s", event)
+        if flow.on_event:
+            self.events.append((flow.on_event, event))
 
     def release(self, fd, cookie=None):
         with self.lock:
@@ -583,19 +606,33 @@ class _Agent:
         """Guards a socket once it is connected. One that connects is not guarded: it has proved
         nothing yet."""
         with self.lock:
-            self.start()
-            self.connecting[fd] = _option(fd, socket.SOL_SOCKET, _SO_COOKIE)
             try:
-                self.epoll.register(fd, select.EPOLLOUT | select.EPOLLONESHOT)
-            except FileExistsError:
-                self.epoll.modify(fd, select.EPOLLOUT | select.EPOLLONESHOT)
+                self.start()
+                self.connecting[fd] = _option(fd, socket.SOL_SOCKET, _SO_COOKIE)
+                try:
+                    self.epoll.register(fd, select.EPOLLOUT | select.EPOLLONESHOT)
+                except FileExistsError:
+                    self.epoll.modify(fd, select.EPOLLOUT | select.EPOLLONESHOT)
+            except OSError as error:
+                self.connecting.pop(fd, None)
+                _log.warning("descriptor %d is not guarded: %s", fd, error)
 
     def start(self):
-        """Starts the thread, or wakes it."""
+        """Starts the thread, or wakes it. Raises OSError. The thread goes on when the caller
+        releases the lock."""
         if self.wake is None:
-            self.wake, self.epoll = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK), select.epoll()
-            self.epoll.register(self.wake[0], select.EPOLLIN)
-            threading.Thread(target=self.run, name="connd", daemon=True).start()
+            with contextlib.ExitStack() as opened:
+                epoll = opened.enter_context(select.epoll())
+                wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+                for end in wake:
+                    opened.callback(os.close, end)
+                epoll.register(wake[0], select.EPOLLIN)
+                try:
+                    threading.Thread(target=self.run, name="connd", daemon=True).start()
+                except RuntimeError as error:
+                    raise OSError(errno.EAGAIN, str(error)) from None
+                opened.pop_all()
+            self.wake, self.epoll = wake, epoll
         self.notify()
 
     def notify(self):
@@ -636,8 +673,8 @@ class _Agent:
                 timeout = self.prepare()
                 epoll = self.epoll
             ready = epoll.poll(timeout)
-            events = []
             with self.lock:
+                events, self.events = self.events, []
                 for fd, _ in ready:
                     if fd == self.wake[0]:
                         os.read(fd, 4096)
@@ -830,20 +867,23 @@ class Guard:
         self.release()
 
 
-def guard(connection, *, is_new=True, ends=True, on_event=None, shortens_outages=False):
+def guard(connection, *, is_new=False, ends=True, on_event=None, shortens_outages=False):
     """Guards a connected TCP socket, or an object with one: an asyncio.StreamWriter, a transport, a
     descriptor. Returns a `Guard`.
 
     `is_new` says that the connection was made a moment ago, so that it works. If connd rejects
     three such connections to one destination in a row, new ones to it are not guarded for a while
-    (I11). With `ends=False` the guard only reports. `on_event` receives each `Event` in connd's
-    thread; with asyncio, use `loop.call_soon_threadsafe`. With `shortens_outages`, TCP retransmits
-    at least every two seconds while connd reports a satisfied path, so that an outage ends soon
-    after the path is back (C11, Linux 6.15). It is only for a peer that reads what it gets: if it
-    stops reading for 15 minutes, the kernel ends the connection.
+    (I11). An older connection may have died before, which is not an error of connd. With
+    `ends=False` the guard only reports. `on_event` receives each `Event` in connd's thread; with
+    asyncio, use `loop.call_soon_threadsafe`. With `shortens_outages`, TCP retransmits at least
+    every two seconds while connd reports a satisfied path, so that an outage ends soon after the
+    path is back (C11, Linux 6.15). It is only for a peer that reads what it gets: if it stops
+    reading for 15 minutes, the kernel ends the connection.
 
-    Raises ValueError for a socket that cannot be guarded: not TCP, or Multipath TCP. A loopback
-    connection needs no guard, which is not an error.
+    Raises ValueError for a socket that cannot be guarded: not TCP, or Multipath TCP, and OSError for
+    one that is not connected. A loopback connection needs no guard, which is not an error. If the
+    connection is not guarded because connd was wrong, or because too many are, `on_event` receives
+    `suspended` or `refused`.
     """
     if hasattr(connection, "get_extra_info"):
         connection = connection.get_extra_info("socket")
@@ -859,7 +899,7 @@ _on_event, _shortens_outages = None, False
 
 def _guard_new(fd):
     try:
-        guard(fd, on_event=_on_event, shortens_outages=_shortens_outages)
+        guard(fd, is_new=True, on_event=_on_event, shortens_outages=_shortens_outages)
     except (OSError, ValueError) as error:
         _log.debug("descriptor %d is not guarded: %s", fd, error)
 

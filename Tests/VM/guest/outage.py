@@ -22,7 +22,8 @@ def option(sock, name):
 def main(server, seconds):
     sock = socket.create_connection((server, 7))
     satisfied = threading.Event()
-    guard = connd.guard(sock, shortens_outages=True, on_event=lambda event: event.kind == "path" and satisfied.set())
+    guard = connd.guard(sock, is_new=True, shortens_outages=True,
+                        on_event=lambda event: event.kind == "path" and satisfied.set())
     if not satisfied.wait(60):
         sys.exit("connd does not report a path")
     # The client sets the options after it has reported the path.
