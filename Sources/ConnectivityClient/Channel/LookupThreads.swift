@@ -40,8 +40,7 @@ final class LookupThreads: Sendable {
   private struct State {
     /// The lookups that run or wait, by number.
     var lookups: [UInt64: Lookup] = [:]
-    /// The lookups that others may join. They have not started, or have started since the last
-    /// change.
+    /// The lookups that others may join: not started, or started since the last change.
     var joinable: [Name: UInt64] = [:]
     var queue: Deque<UInt64> = []
     /// The number of the last lookup or waiter.
@@ -49,6 +48,7 @@ final class LookupThreads: Sendable {
     /// The number of changes of the network.
     var epoch: UInt64 = 0
     var lastGeneration: UInt64 = 0
+    var epochStart: ContinuousClock.Instant?
     var lastChange: ContinuousClock.Instant?
     /// The number of threads with lookups that started since the last change, and of all others.
     var current = 0
@@ -59,8 +59,7 @@ final class LookupThreads: Sendable {
   private let lookUp: Blocking
   private let state = Mutex(State())
 
-  /// Reports of path changes within this time count as the same change. A guess: 200 channels take
-  /// 15 ms to learn of one change.
+  /// Path changes within this time count as one. A guess: 200 channels learn of one in 15 ms.
   private static let samePathChange = Duration.milliseconds(50)
   /// A lookup that started longer ago than this may have started before a change that a channel
   /// learns of now.
@@ -90,11 +89,13 @@ final class LookupThreads: Sendable {
         guard generation == nil, let start = state.lookups[lookup]?.start else { return false }
         return now - start < Self.maxNotice
       }
-      if generation == nil, let last = state.lastChange, now - last < Self.samePathChange {
+      // A name may have been resolved since the epoch began.
+      state.lastChange = now
+      if generation == nil, let start = state.epochStart, now - start < Self.samePathChange {
         return []
       }
       state.lastGeneration = max(state.lastGeneration, generation ?? 0)
-      (state.epoch, state.lastChange) = (state.epoch + 1, now)
+      (state.epoch, state.epochStart) = (state.epoch + 1, now)
       state.earlier += state.current
       state.current = 0
       return self.takeStartable(&state)

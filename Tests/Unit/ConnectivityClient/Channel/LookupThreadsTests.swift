@@ -103,6 +103,15 @@ struct LookupThreadsTests {
     #expect(all == [0, 1, 3, 4])
   }
 
+  @Test("C5 two changes of a path in quick succession → the last change is the second")
+  func lastChange() {
+    let threads = LookupThreads(limit: 1) { _, _ in [] }
+    let first = ContinuousClock.now
+    threads.changed(nil, now: first)
+    threads.changed(nil, now: first + .milliseconds(10))
+    #expect(threads.lastChange == first + .milliseconds(10))
+  }
+
   @Test("C5 lookups hang when the network changes → later ones do not wait for their threads")
   func abandoned() async throws {
     let held = Held()
