@@ -79,7 +79,7 @@ extension ClientsScenario {
     withExtendedLifetime(server) {}
   }
 
-  @Test("I11 connd was wrong, or too many are guarded → guard() in Python reports it, raises nothing")
+  @Test("I11 connd was wrong, or too many are guarded → guard() in Python only reports it")
   func wrong() throws {
     let (lab, server) = try self.laboratory()
     let program = try lab.namespace.spawn(

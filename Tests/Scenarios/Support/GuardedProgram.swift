@@ -21,7 +21,7 @@ enum PlainClient: String, CaseIterable {
   /// Those in the program's process. They can ask its peers, and know which connections are new.
   static let inProcess = Self.allCases.filter { $0 != .stdin }
 
-  /// Those that can guard a connection which was made some time ago.
+  /// Clients with a function that guards an older connection.
   static let withGuard: [Self] = [.c, .python, .node]
 
   /// The word for a connection that is not guarded because connd was wrong. A program in Go learns
