@@ -36,15 +36,19 @@ static int dial(const char *address, int port) {
   return -1;
 }
 
+static void guard(int number, int flags) {
+  if (!getenv("KEEP_TIMEOUTS")) flags |= CONND_SHORTEN_OUTAGES;
+  if (connd_guard_fd(sockets[number], flags, report, (void *)(intptr_t)number) != 0)
+    printf("unguarded %d\n", number);
+}
+
 static void add(int number, const char *address, int port, int is_guarded) {
   int fd = dial(address, port);
-  int flags = CONND_NEW | (getenv("KEEP_TIMEOUTS") ? 0 : CONND_SHORTEN_OUTAGES);
   if (fd < 0) return;
   sockets[number] = fd;
   numbers[fd] = number;
   printf("open %d %d\n", number, fd);
-  if (is_guarded && connd_guard_fd(fd, flags, report, (void *)(intptr_t)number) != 0)
-    printf("unguarded %d\n", number);
+  if (is_guarded) guard(number, CONND_NEW);
 }
 
 // Reads a socket, and closes it at its end.
@@ -68,6 +72,10 @@ static void run(char *line) {
   if (sscanf(line, "%15s %d %63s %d", command, &number, address, &port) < 1) return;
   if (strcmp(command, "connect") == 0) {
     add(number, address, port, 1);
+  } else if (strcmp(command, "open") == 0) {
+    add(number, address, port, 0);
+  } else if (strcmp(command, "guard") == 0) {
+    guard(number, 0);
   } else if (strcmp(command, "echo") == 0) {
     if (write(sockets[number], "x", 1) != 1) printf("failed %d\n", number);
   } else if (strcmp(command, "close") == 0) {
@@ -90,7 +98,7 @@ static void run(char *line) {
   } else if (strcmp(command, "status") == 0) {
     struct connd_status status;
     static const char *categories[] = {"unknown", "none", "wifi", "cellular", "wired", "other"};
-    if (connd_get_status(&status, 10000) == 0) {
+    if (connd_get_status(&status, number ? number : 10000) == 0) {
       printf("status %s %s\n", categories[status.category % 6], status.interface);
     } else {
       printf("absent\n");

@@ -2,7 +2,7 @@
 // Reads commands, a line each, and prints events. See driver.py.
 import net from 'node:net'
 import readline from 'node:readline'
-import { events, status } from '../../../clients/node/guard.mjs'
+import { events, guard, release, status } from '../../../clients/node/guard.mjs'
 
 const sockets = new Map(), numbers = new WeakMap()
 
@@ -11,13 +11,14 @@ for (const kind of ['path', 'destroy', 'drain', 'advise', 'refused', 'suspended'
 }
 
 const commands = {
-  connect(number, host, port) {
+  connect(number, host, port, isGuarded = true) {
     const socket = net.connect({ host, port: Number(port) })
     numbers.set(socket, number)
     sockets.set(number, socket)
     let isOpen = false
     socket.on('connect', () => {
       isOpen = true
+      if (!isGuarded) release(socket)
       console.log(`open ${number} ${socket._handle.fd}`)
     })
     socket.on('data', () => console.log(`echoed ${number}`))
@@ -30,13 +31,15 @@ const commands = {
     })
     socket.on('end', () => end(`ended ${number} EOF`))
   },
+  open(number, host, port) { this.connect(number, host, port, false) },
+  guard(number) { guard(sockets.get(number)) },
   echo(number) { sockets.get(number).write('x') },
   close(number) {
     sockets.get(number).once('close', () => console.log(`closed ${number}`)).destroy()
     sockets.delete(number)
   },
-  status() {
-    status().then(({ category, interface: link }) => console.log(`status ${category} ${link}`), () => console.log('absent'))
+  status(timeout = 10_000) {
+    status({ timeout: Number(timeout) }).then(({ category, interface: link }) => console.log(`status ${category} ${link}`), () => console.log('absent'))
   },
 }
 

@@ -4,11 +4,13 @@
     python -m connd driver.py        # is guarded by the command
 
     connect N ADDRESS PORT           # makes the connection N: "open N DESCRIPTOR"
+    open N ADDRESS PORT              # the same without a guard
+    guard N                          # guards it as an older connection
     echo N                           # sends a byte: "echoed N" when it comes back
     close N                          # "closed N"
     reuse N ADDRESS PORT             # another connection, unguarded, with the descriptor of N
     fork N ADDRESS PORT              # a child makes the connection N
-    status                           # "status CATEGORY LINK", or "absent"
+    status [MILLISECONDS]            # "status CATEGORY LINK", or "absent"
 
 Prints "path N", "destroy N REASON" and so on when connd reports, and "ended N ERROR" when a
 connection has ended. With KEEP_TIMEOUTS in the environment, TCP's timeouts stay as they are.
@@ -81,6 +83,10 @@ def fork(*arguments):
 def run(command, *arguments):
     if command == "connect":
         connect(*arguments)
+    elif command == "open":
+        connect(*arguments, is_guarded=False)
+    elif command == "guard":
+        connd.guard(sockets[arguments[0]], on_event=report)
     elif command == "echo":
         sockets[arguments[0]].send(b"x")
     elif command == "close":
@@ -93,7 +99,7 @@ def run(command, *arguments):
         fork(*arguments)
     elif command == "status":
         try:
-            status = connd.status(10)
+            status = connd.status(int(arguments[0]) / 1000 if arguments else 10)
             say("status", status.category, status.interface)
         except OSError:
             say("absent")

@@ -21,6 +21,19 @@ enum PlainClient: String, CaseIterable {
   /// Those in the program's process. They can ask its peers, and know which connections are new.
   static let inProcess = Self.allCases.filter { $0 != .stdin }
 
+  /// Clients with a function that guards an older connection.
+  static let withGuard: [Self] = [.c, .python, .node]
+
+  /// The word for a connection that is not guarded because connd was wrong. A program in Go learns
+  /// only of the first one.
+  var unguardedWord: String? {
+    switch self {
+    case .c: "unguarded"
+    case .python, .pythonCommand, .node: "suspended"
+    case .go, .stdin: nil
+    }
+  }
+
   /// Whether its driver knows the state of the network.
   var hasStatus: Bool { self != .go }
 
