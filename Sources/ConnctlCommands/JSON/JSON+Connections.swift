@@ -29,8 +29,8 @@ extension JSON {
       "tcpState": .string(TCPStateWord(connection.tcpState)?.rawValue),
       // As text, because JSON's numbers are exact only up to 2^53.
       "socketCookie": .string("\(connection.socketCookie)"),
-      "isSubflow": .bool(connection.subflow),
-      "isAccepted": .bool(connection.accepted),
+      "subflow": .bool(connection.subflow),
+      "accepted": .bool(connection.accepted),
       "controlGroup": .string(connection.hasControlGroup ? "\(connection.controlGroup)" : nil),
     ]
   }

@@ -96,7 +96,7 @@ extension JSON {
       } ?? .null,
       "lookupIsProof": explanation.hasSocket ? .bool(explanation.diversions.isEmpty) : .null,
       "socket": explanation.hasSocket ? .socket(SocketTestimony(explanation.socket)) : .null,
-      "unused": .array(explanation.unusedLinks.map { .unused($0) }),
+      "unusedLinks": .array(explanation.unusedLinks.map { .unused($0) }),
     ]
     return object.appending(
       explanation.hasDiscard ? ["discard": .discard(explanation.discard)] : [:])

@@ -19,7 +19,7 @@ struct ReapableConnection: Hashable, Sendable {
   /// Whether this machine accepts connections on its port.
   var isAccepted = false
   /// The link with its own address, or `nil` if the machine does not have the address.
-  var link: PathLink?
+  var link: KernelPath.Link?
   /// The path before the loss that the list reports, or else the path in the list. If it is lost
   /// before connd guards the connection, connd finds the difference.
   var madeOn: KernelPath?
@@ -56,7 +56,7 @@ extension ReapableConnection {
     self.isSubflow = connection.subflow
     self.isAccepted = connection.accepted
     if connection.hasInterface, let index = linkIndex(connection.interface) {
-      self.link = PathLink(index: index, name: connection.interface)
+      self.link = KernelPath.Link(index: index, name: connection.interface)
     }
     if connection.hasSocket {
       self.silence = .zero - SocketTestimony(connection.socket).lastHeard

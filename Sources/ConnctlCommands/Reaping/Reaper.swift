@@ -34,7 +34,7 @@ struct Reaper: Sendable {
   struct Loss: Hashable, Sendable {
     var reason: Invalidation.Reason
     /// The link that the connection was made on.
-    var link: PathLink?
+    var link: KernelPath.Link?
     /// The path of a new connection to the same peer, or `nil` without one.
     var way: KernelPath?
   }
@@ -51,7 +51,7 @@ struct Reaper: Sendable {
     var connection: ReapableConnection
     var state: State
     /// The link of its own address, or else of the first path that connd reported.
-    var link: PathLink?
+    var link: KernelPath.Link?
   }
 
   /// By the sockets' numbers.
@@ -172,7 +172,7 @@ struct Reaper: Sendable {
   }
 
   private mutating func guardConnection(
-    _ connection: ReapableConnection, link: PathLink?
+    _ connection: ReapableConnection, link: KernelPath.Link?
   ) -> Action {
     self.lastID += 1
     self.entries[connection.cookie] = Entry(

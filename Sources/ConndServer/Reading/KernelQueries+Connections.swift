@@ -113,7 +113,7 @@ extension KernelQueries {
     }
     if path.chain.first?.index != link.index {
       path = KernelPath(
-        status: .satisfied, chain: [PathLink(index: link.index, name: link.name)],
+        status: .satisfied, chain: [KernelPath.Link(index: link.index, name: link.name)],
         source: question.source)
     }
     (path.status, path.reason) = (.satisfied, nil)

@@ -188,7 +188,7 @@ extension KernelQueries {
 
   /// Returns the quality of a link on its own: from events about it, or else from its signal (Q6).
   private func quality(of link: Link, _ signal: WirelessSignal?) -> LinkQuality {
-    let part = PathLink(index: link.index, name: link.name)
+    let part = KernelPath.Link(index: link.index, name: link.name)
     let known = self.reader.classifier.conditions.quality(of: [part], for: 0)
     guard known == .unknown, let strength = signal?.strength else { return known }
     return strength >= Self.goodSignal ? .good : .moderate

@@ -46,7 +46,7 @@ public struct KernelPath: Hashable, Sendable {
   /// Why the path is not satisfied, or `nil` if it is.
   public var reason: Reason?
   /// The outgoing link and the links below it, from top to bottom. Empty without a path.
-  public var chain: [PathLink]
+  public var chain: [Link]
   /// The medium of the path's lowest link.
   public var medium: NetworkMedium
   /// The evidence for the medium, or `nil` without a path.
@@ -77,7 +77,7 @@ public struct KernelPath: Hashable, Sendable {
   package var objection: OtherWay.Reason?
 
   public init(
-    status: Status, reason: Reason? = nil, chain: [PathLink] = [], medium: NetworkMedium = .unknown,
+    status: Status, reason: Reason? = nil, chain: [Link] = [], medium: NetworkMedium = .unknown,
     evidence: KernelPath.Evidence? = nil, source: IPAddress? = nil, sourcePrefixLength: Int? = nil,
     gateway: IPAddress? = nil, table: UInt32? = nil, isExpensive: Bool? = false,
     constraint: ConstraintLevel = .none
@@ -129,7 +129,7 @@ public struct KernelPath: Hashable, Sendable {
   }
 
   /// The chain without the guessed links.
-  package var certainChain: ArraySlice<PathLink> { self.chain.dropLast(self.guessedLinks) }
+  package var certainChain: ArraySlice<Link> { self.chain.dropLast(self.guessedLinks) }
 
   /// Returns whether the source addresses are in the same subnet: one prefix contains the other
   /// address. For example, a host's /64 from a router advertisement contains its /128 from DHCPv6.
@@ -156,18 +156,18 @@ public struct KernelPath: Hashable, Sendable {
   public static let unknown = KernelPath(status: .unknown, reason: .kernelUnavailable)
 }
 
-/// A link in a path. The index distinguishes links that had the same name at different times.
-public struct PathLink: Hashable, Sendable {
-  public var index: UInt32
-  public var name: String
-
-  public init(index: UInt32, name: String) {
-    self.index = index
-    self.name = name
-  }
-}
-
 extension KernelPath {
+  /// A link in a path. The index distinguishes links that had the same name at different times.
+  public struct Link: Hashable, Sendable {
+    public var index: UInt32
+    public var name: String
+
+    public init(index: UInt32, name: String) {
+      self.index = index
+      self.name = name
+    }
+  }
+
   /// The evidence for a link's medium: the source by rule K5, and its value.
   public struct Evidence: Hashable, Sendable {
     /// The sources of rule K5, most trusted first.

@@ -24,7 +24,7 @@ extension KernelPath: CustomStringConvertible {
   }
 }
 
-extension PathLink: CustomStringConvertible {
+extension KernelPath.Link: CustomStringConvertible {
   /// The name of the link.
   public var description: String { self.name.escaped }
 }

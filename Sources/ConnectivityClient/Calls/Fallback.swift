@@ -14,11 +14,13 @@ private import NIOPosix
 /// ```
 ///
 /// Calls in `operation` may not use the networks that `reasons` name, in addition to networks that
-/// are forbidden anyway. `expensive` and `constrained` forbid such access, and the reasons that name
-/// a medium forbid that (C8). The others forbid nothing. If a call is refused for one of these reasons, `fallback` runs instead,
-/// with the previous settings. Access is checked once, before the call starts. A call in flight
-/// continues if its path changes to such a network. The call ends only if the channel forbids the
-/// network as well (``NetworkAwareTransport/Config/access``, I8). Then `fallback` runs, too.
+/// are forbidden anyway. `expensive` and `constrained` forbid such access, and reasons that name a
+/// medium forbid that (C8). The others forbid nothing.
+///
+/// If a call is refused for one of these reasons, `fallback` runs instead, with the previous
+/// settings. Access is checked once, before the call starts. A call in flight continues if its path
+/// changes to such a network. The call ends only if the channel forbids the network as well
+/// (``NetworkAwareTransport/Config/access``, I8). Then `fallback` runs, too.
 ///
 /// All other errors are rethrown: errors of a cancelled task, and refusals for a reason that is not
 /// in `reasons`. If `operation` makes several calls, some may already have been carried out.

@@ -37,7 +37,7 @@ extension KernelPath {
     self.init(
       status: KernelPath.Status(message.status),
       reason: message.hasReason ? KernelPath.Reason(known: message.reason) : nil,
-      chain: message.chain.map { PathLink($0) },
+      chain: message.chain.map { KernelPath.Link($0) },
       medium: NetworkMedium(message.medium),
       evidence: message.hasEvidence ? KernelPath.Evidence(message.evidence) : nil,
       source: message.hasSource ? try address(message.source, "source") : nil,
@@ -54,14 +54,14 @@ extension KernelPath {
 }
 
 extension Connectivity_V1_ChainLink {
-  fileprivate init(_ link: PathLink) {
+  fileprivate init(_ link: KernelPath.Link) {
     self.init()
     self.name = link.name
     self.index = link.index
   }
 }
 
-extension PathLink {
+extension KernelPath.Link {
   fileprivate init(_ message: Connectivity_V1_ChainLink) {
     self.init(index: message.index, name: message.name)
   }

@@ -18,9 +18,9 @@ package struct MeteringReports: Hashable, Sendable {
 
 /// Implements rule I8.
 extension CostEvidence {
-  /// Whether the path counts as metered, or `nil` if unknown. A guess from a device's USB interface does not count,
-  /// because a wrong guess would keep programs from an unmetered network. A guess of NetworkManager
-  /// counts, because a phone, a modem or an access point caused it.
+  /// Whether the path counts as metered, or `nil` if unknown. A guess from a device's USB interface
+  /// does not count, because a wrong guess would keep programs from an unmetered network. A guess
+  /// of NetworkManager counts, because a phone, a modem or an access point caused it.
   package var isExpensive: Bool? {
     self.state == .unknown
       ? nil : self.state == .yes || self.state == .guessYes && self.source == .networkManager

@@ -157,7 +157,7 @@ package struct PathClassifier: Hashable, Sendable {
       var path = KernelPath(
         status: reason == nil ? .satisfied : .requiresConnection,
         reason: reason,
-        chain: links.map { PathLink(index: $0.link.index, name: $0.link.name) },
+        chain: links.map { KernelPath.Link(index: $0.link.index, name: $0.link.name) },
         medium: evidence.medium,
         evidence: evidence,
         source: route.source,

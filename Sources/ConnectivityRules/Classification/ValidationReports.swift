@@ -57,7 +57,9 @@ package struct ValidationReports: Hashable, Sendable {
 
   /// Returns a path's validation in a family: the first known state, from the topmost link down. If
   /// no link has a state, returns the first portal.
-  package func validation(of chain: [PathLink], _ family: AddressFamily) -> KernelPath.Validation {
+  package func validation(of chain: [KernelPath.Link], _ family: AddressFamily)
+    -> KernelPath.Validation
+  {
     if self.checks.isEmpty, self.portals.isEmpty, self.advertised.isEmpty { return .unknown }
     let all = chain.map { self.validation(of: $0, family) }
     return all.first { $0.state != .unknown } ?? all.first { $0 != .unknown } ?? .unknown
@@ -65,7 +67,9 @@ package struct ValidationReports: Hashable, Sendable {
 
   /// An advertised portal does not tell the state, because a network keeps advertising it after the
   /// user has logged in.
-  private func validation(of link: PathLink, _ family: AddressFamily) -> KernelPath.Validation {
+  private func validation(of link: KernelPath.Link, _ family: AddressFamily)
+    -> KernelPath.Validation
+  {
     let (source, portal) = self.portal(on: link)
     switch self.checks[link.name]?[family] {
     case .portal: return KernelPath.Validation(.portal, .networkManager, portal: portal)
@@ -75,7 +79,7 @@ package struct ValidationReports: Hashable, Sendable {
     }
   }
 
-  private func portal(on link: PathLink) -> (KernelPath.Validation.Source, String?) {
+  private func portal(on link: KernelPath.Link) -> (KernelPath.Validation.Source, String?) {
     let (source, portal): (KernelPath.Validation.Source, String?) =
       self.advertised[link.index].map { (.routerAdvertisement, $0) }
       ?? (.networkd, self.portals[link.name])

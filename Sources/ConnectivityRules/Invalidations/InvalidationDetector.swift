@@ -22,7 +22,7 @@ package struct InvalidationDetector: Hashable, Sendable {
   package struct AddressOnLink: Hashable, Sendable {
     package var address: IPAddress
     package var prefixLength: Int
-    package var link: PathLink
+    package var link: KernelPath.Link
   }
 
   private struct FormerSource: Hashable {

@@ -32,19 +32,19 @@ package struct LinkConditions: Hashable, Sendable {
   package var deadline: Instant? { self.links.values.compactMap(\.deadline).min() }
 
   /// Returns the quality of a path for a user's traffic: that of its worst link.
-  package func quality(of chain: [PathLink], for user: UInt32) -> LinkQuality {
+  package func quality(of chain: [KernelPath.Link], for user: UInt32) -> LinkQuality {
     if self.links.isEmpty { return .unknown }
     let qualities = Set(chain.compactMap { self.links[$0.index]?.report.quality(for: user) })
     return [.minimal, .moderate, .good].first(where: qualities.contains) ?? .unknown
   }
 
   /// Returns the evidence for the quality of a path, as text for people.
-  package func reasons(of chain: [PathLink], for user: UInt32) -> [String] {
+  package func reasons(of chain: [KernelPath.Link], for user: UInt32) -> [String] {
     chain.flatMap { self.links[$0.index]?.reasons(for: user, on: $0.name) ?? [] }
   }
 
   /// Returns the names of the links of a path on which the driver has reported trouble lately.
-  package func confirmedLinks(of chain: [PathLink]) -> [String] {
+  package func confirmedLinks(of chain: [KernelPath.Link]) -> [String] {
     chain.filter { self.links[$0.index]?.isConfirmed ?? false }.map(\.name)
   }
 

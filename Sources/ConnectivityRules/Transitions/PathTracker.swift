@@ -20,7 +20,7 @@ struct PathTracker: Hashable, Sendable {
     /// The message with this index.
     case message(Int)
     /// No message, only the link's count of carrier losses.
-    case lostCarrier(PathLink)
+    case lostCarrier(KernelPath.Link)
   }
 
   init(_ published: CandidatePath) {
@@ -99,7 +99,7 @@ extension CandidatePath {
 
   /// Returns the first link that has lost its carrier more often than in the earlier path, or `nil`
   /// if no link has.
-  fileprivate func lostCarrier(since before: CandidatePath) -> PathLink? {
+  fileprivate func lostCarrier(since before: CandidatePath) -> KernelPath.Link? {
     self.path.chain.first { link in
       guard let now = self.carrierDownCounts[link.index],
         let then = before.carrierDownCounts[link.index]

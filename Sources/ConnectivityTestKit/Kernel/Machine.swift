@@ -37,7 +37,7 @@ struct Machine: Hashable, Sendable {
     }
   }
 
-  static let loopback = PathLink(index: 1, name: "lo")
+  static let loopback = KernelPath.Link(index: 1, name: "lo")
 
   mutating func become(_ networks: [NetworkConditions]) {
     self.isUnknown = networks.contains { $0.kind == .unknown }
@@ -206,7 +206,7 @@ extension Machine {
     let hasSource = reason != .noSourceAddress
     return KernelPath(
       status: reason == nil ? .satisfied : .requiresConnection, reason: reason,
-      chain: [PathLink(index: interface?.index ?? 0, name: network.interface)],
+      chain: [KernelPath.Link(index: interface?.index ?? 0, name: network.interface)],
       medium: network.medium, evidence: network.evidence,
       source: hasSource ? attachment.source : nil,
       sourcePrefixLength: hasSource ? attachment.prefixLength : nil,

@@ -56,7 +56,7 @@ struct ConversionTests {
   @Test("the message contains the summary: the path of the family that it follows")
   func summary() {
     let wlan = KernelPath(
-      status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi,
+      status: .satisfied, chain: [KernelPath.Link(index: 3, name: "wlan0")], medium: .wifi,
       isExpensive: true
     )
     let status = ConnectivityStatus(ipv4: .unsatisfied(.noRoute), ipv6: wlan, preferred: .ipv4)
@@ -153,7 +153,9 @@ struct ConversionTests {
     message.guessedLinks = 3
     let path = try KernelPath(message)
     #expect(
-      path.chain == [PathLink(index: 7, name: "vlan10"), PathLink(index: 0, name: "eth0")])
+      path.chain == [
+        KernelPath.Link(index: 7, name: "vlan10"), KernelPath.Link(index: 0, name: "eth0"),
+      ])
     #expect(path.guessedLinks == 2)
   }
 

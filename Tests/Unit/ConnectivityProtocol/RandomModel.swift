@@ -39,7 +39,7 @@ struct RandomModel {
 
   mutating func path() -> KernelPath {
     let chain = (0..<Int.random(in: 0...3, using: &self.generator)).map { _ in
-      PathLink(index: .random(in: 0 ... .max, using: &self.generator), name: self.word())
+      KernelPath.Link(index: .random(in: 0 ... .max, using: &self.generator), name: self.word())
     }
     var path = KernelPath(
       status: self.any(KernelPath.Status.self),

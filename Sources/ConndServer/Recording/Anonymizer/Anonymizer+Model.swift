@@ -27,7 +27,7 @@ extension Anonymizer {
 
   func path(_ path: KernelPath) -> KernelPath {
     var path = path
-    path.chain = path.chain.map { PathLink(index: $0.index, name: self.linkName($0.name)) }
+    path.chain = path.chain.map { KernelPath.Link(index: $0.index, name: self.linkName($0.name)) }
     path.source = path.source.map(self.address)
     path.gateway = path.gateway.map(self.address)
     if let evidence = path.evidence, evidence.source == .configuration {

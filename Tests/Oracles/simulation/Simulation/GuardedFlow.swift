@@ -35,7 +35,7 @@ struct GuardedFlow {
   private(set) var testimony = Testimony()
 
   struct Made {
-    var link: PathLink?
+    var link: KernelPath.Link?
     var path: KernelPath
     var source: IPAddress?
     var network: UInt8?
@@ -224,7 +224,9 @@ struct GuardedFlow {
 
   /// Whether its address is not that of the link it now leaves by, and that link is not one of
   /// several equivalent legs.
-  private func isTied(to link: PathLink, _ path: KernelPath, in network: ModelNetwork) -> Bool {
+  private func isTied(to link: KernelPath.Link, _ path: KernelPath, in network: ModelNetwork)
+    -> Bool
+  {
     guard let source = made?.source else { return false }
     let owner = network.owner(of: source)
     if owner == path.chain.first?.index { return false }

@@ -100,7 +100,7 @@ extension ModelNetwork {
     let source = self[route.outLink]?.addresses.first { $0.address == route.source }
     var path = KernelPath(
       status: .requiresConnection,
-      chain: chain.map { PathLink(index: $0.index, name: $0.name) },
+      chain: chain.map { KernelPath.Link(index: $0.index, name: $0.name) },
       medium: self.medium(chain.last), source: route.source,
       sourcePrefixLength: source?.prefixLength, gateway: route.gateway, table: route.table,
       isExpensive: self.medium(chain.last) == .cellular)

@@ -127,7 +127,7 @@ extension Simulation {
   }
 
   /// Half of all connections are active, and half of these take another way than the lookup's.
-  private func randomKind(besides link: PathLink?) -> ModelConnection.Kind {
+  private func randomKind(besides link: KernelPath.Link?) -> ModelConnection.Kind {
     let network = self.kernel.network
     let others = network.links.filter { other in
       [.wired, .wifi, .cellular].contains(other.sort) && other.master == nil

@@ -266,7 +266,7 @@ struct JSONShapeTests {
     explanation.unusedLinks = [.slower]
     #expect(
       try JSON.explanation(explanation).description.hasSuffix(
-        #", "unused": [{"interface": "eth1", "medium": "wired", "state": "up", "#
+        #", "unusedLinks": [{"interface": "eth1", "medium": "wired", "state": "up", "#
           + #""reason": "higherMetric", "routePrefix": "0.0.0.0/0", "routePriority": 700, "#
           + #""routeTable": 254, "gateway": "192.0.2.1", "rulePriority": 32766}]}"#))
     let words = Connectivity_V1_UnusedReason.allCases.filter { $0 != .unspecified }
@@ -289,8 +289,8 @@ struct JSONShapeTests {
         + #""interface": "eth0", "interfaceState": "noCarrier", "path": \#(Self.wlan), "#
         + #""user": 1000, "process": 4711, "program": "ssh", "socket": {"lastHeardMs": -12000, "#
         + #""roundTripMs": 0, "timeouts": 5, "unacknowledged": true}, "#
-        + #""tcpState": "established", "socketCookie": "4097", "isSubflow": false, "#
-        + #""isAccepted": true, "controlGroup": "2461"}"#)
+        + #""tcpState": "established", "socketCookie": "4097", "subflow": false, "#
+        + #""accepted": true, "controlGroup": "2461"}"#)
     listed.owner = nil
     listed.connection.clearControlGroup()
     listed.connection.tcpState = .unspecified
@@ -304,7 +304,7 @@ struct JSONShapeTests {
         #""state": "alive", "reason": null, "severity": null, "interface": null, "#
           + #""interfaceState": null, "path": \#(Self.wlan), "user": 1000, "process": null, "#
           + #""program": null, "socket": null, "tcpState": null, "socketCookie": "4097", "#
-          + #""isSubflow": false, "isAccepted": true, "controlGroup": null}"#))
+          + #""subflow": false, "accepted": true, "controlGroup": null}"#))
   }
 
   @Test("explain")
@@ -320,26 +320,26 @@ struct JSONShapeTests {
         + #""flags": {"reachable": true, "connectionRequired": false, "isWWAN": false}, "#
         + #""category": "wired", "probes": [{"destination": "1.1.1.1", "answer": "vlan10 via 192.0.2.1", "#
         + #""agrees": true}, {"destination": "9.9.9.9", "answer": "noRoute", "agrees": false}], "#
-        + #""guessedLinks": 0, "guessedBy": null, "cost": null, "lookupIsProof": null, "socket": null, "unused": []}"#
+        + #""guessedLinks": 0, "guessedBy": null, "cost": null, "lookupIsProof": null, "socket": null, "unusedLinks": []}"#
     )
     explanation.path.guessedLinks = 1
     explanation.guessedBy = "fwmark 0xca6c"
     #expect(
       try JSON.explanation(explanation).description.hasSuffix(
-        #""guessedLinks": 1, "guessedBy": "fwmark 0xca6c", "cost": null, "lookupIsProof": null, "socket": null, "unused": []}"#
+        #""guessedLinks": 1, "guessedBy": "fwmark 0xca6c", "cost": null, "lookupIsProof": null, "socket": null, "unusedLinks": []}"#
       ))
     explanation.cost.metering = .guessYes
     explanation.cost.source = .networkManager
     #expect(
       try JSON.explanation(explanation).description.hasSuffix(
-        #", "cost": {"metering": "guessYes", "source": "networkManager"}, "lookupIsProof": null, "socket": null, "unused": []}"#
+        #", "cost": {"metering": "guessYes", "source": "networkManager"}, "lookupIsProof": null, "socket": null, "unusedLinks": []}"#
       ))
     explanation.socket = Connectivity_V1_SocketTestimony(
       SocketTestimony(
         lastHeard: .milliseconds(-12), roundTrip: .zero, timeouts: 2, hasUnacknowledgedData: true))
     #expect(
       try JSON.explanation(explanation).description.hasSuffix(
-        #", "socket": {"lastHeardMs": -12, "roundTripMs": 0, "timeouts": 2, "unacknowledged": true}, "unused": []}"#
+        #", "socket": {"lastHeardMs": -12, "roundTripMs": 0, "timeouts": 2, "unacknowledged": true}, "unusedLinks": []}"#
       ))
   }
 }

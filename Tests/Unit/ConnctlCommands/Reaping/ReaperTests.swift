@@ -9,8 +9,8 @@ import Testing
 @Suite("Ending dead connections of other programs")
 struct ReaperTests {
   private let start = SuspendingClock.now
-  private static let eth0 = PathLink(index: 2, name: "eth0")
-  private static let wlan0 = PathLink(index: 3, name: "wlan0")
+  private static let eth0 = KernelPath.Link(index: 2, name: "eth0")
+  private static let wlan0 = KernelPath.Link(index: 3, name: "wlan0")
 
   private func at(_ seconds: Double) -> Reaper.Instant {
     self.start.advanced(by: .milliseconds(Int64(seconds * 1000)))
@@ -35,7 +35,7 @@ struct ReaperTests {
     return connection
   }
 
-  private func path(_ link: PathLink, _ source: String) -> KernelPath {
+  private func path(_ link: KernelPath.Link, _ source: String) -> KernelPath {
     KernelPath(status: .satisfied, chain: [link], source: IPAddress(source))
   }
 

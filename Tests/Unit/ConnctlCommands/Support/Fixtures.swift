@@ -10,15 +10,15 @@ import UnixTransport
 
 extension KernelPath {
   static let wlan = KernelPath(
-    status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi,
+    status: .satisfied, chain: [KernelPath.Link(index: 3, name: "wlan0")], medium: .wifi,
     evidence: KernelPath.Evidence(.phy80211, "phy0", .wifi), source: IPAddress("192.0.2.7"),
     sourcePrefixLength: 24, gateway: IPAddress("192.0.2.1"), table: 254)
 
   static let stack = KernelPath(
     status: .satisfied,
     chain: [
-      PathLink(index: 9, name: "vlan10"), PathLink(index: 8, name: "bond0"),
-      PathLink(index: 2, name: "eth0"),
+      KernelPath.Link(index: 9, name: "vlan10"), KernelPath.Link(index: 8, name: "bond0"),
+      KernelPath.Link(index: 2, name: "eth0"),
     ],
     medium: .wired, evidence: KernelPath.Evidence(.hardwareType, "ether", .wired),
     source: IPAddress("2001:db8:1111:2222:3333:4444:5555:6666"),

@@ -46,7 +46,7 @@ struct TerminalTests {
   @Test("a link's name cannot move the cursor")
   func controlCharacters() {
     var path = KernelPath.wlan
-    path.chain = [PathLink(index: 1, name: "a\u{1B}[2Jb\u{9B}")]
+    path.chain = [KernelPath.Link(index: 1, name: "a\u{1B}[2Jb\u{9B}")]
     let status = ConnectivityStatus(ipv4: path, ipv6: .unknown, preferred: .ipv4)
     let lines = self.style.status(.sample(1, status), now: .sample)
     #expect(lines.first?.hasPrefix("wifi via a?[2Jb? ") == true)
@@ -57,7 +57,7 @@ struct TerminalTests {
   @Test("a link's name cannot reverse text, and a server's text cannot move the cursor")
   func deceptiveText() {
     var path = KernelPath.wlan
-    path.chain = [PathLink(index: 1, name: "a\u{202E}b\u{2066}")]
+    path.chain = [KernelPath.Link(index: 1, name: "a\u{202E}b\u{2066}")]
     let lines = self.style.status(
       .sample(1, ConnectivityStatus(ipv4: path, ipv6: .unknown, preferred: .ipv4)), now: .sample)
     #expect(lines.first?.hasPrefix("wifi via a?b? ") == true)

@@ -41,7 +41,7 @@ struct ConnectionsTextTests {
     let port = words(.interfaceLost, .destroy) {
       $0.interfaceState = .up
       var path = KernelPath.wlan
-      (path.chain, path.status) = ([PathLink(index: 2, name: "eth0")], .requiresConnection)
+      (path.chain, path.status) = ([KernelPath.Link(index: 2, name: "eth0")], .requiresConnection)
       path.reason = .noSourceAddress
       $0.path = Connectivity_V1_Path(path)
     }

@@ -10,7 +10,7 @@ extension TextTests {
   @Test("no line is wider than 80 columns, with the longest values")
   func width() throws {
     var path = KernelPath.stack
-    path.chain = (0..<4).map { PathLink(index: $0, name: "abcdefghijklmn\($0)") }
+    path.chain = (0..<4).map { KernelPath.Link(index: $0, name: "abcdefghijklmn\($0)") }
     path.source = IPAddress("2001:db8:1111:2222:3333:4444:5555:6666")
     path.gateway = IPAddress("fe80:1111:2222:3333:4444:5555:6666:7777")
     path.status = .requiresConnection

@@ -10,7 +10,8 @@ struct TranslatedTextTests {
 
   private static let path = KernelPath(
     status: .satisfied,
-    chain: [PathLink(index: 5, name: "clat"), PathLink(index: 3, name: "wlan0")], medium: .wifi,
+    chain: [KernelPath.Link(index: 5, name: "clat"), KernelPath.Link(index: 3, name: "wlan0")],
+    medium: .wifi,
     source: IPAddress("192.0.0.1"), sourcePrefixLength: 32, table: 254)
 
   @Test("K9 status names translated IPv4")

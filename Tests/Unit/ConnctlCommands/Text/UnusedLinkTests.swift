@@ -103,7 +103,7 @@ struct UnusedLinkTests {
   @Test("the other address family uses another link → both are named")
   func families() throws {
     var ipv6 = KernelPath.wlan
-    ipv6.chain = [PathLink(index: 7, name: "eth1")]
+    ipv6.chain = [KernelPath.Link(index: 7, name: "eth1")]
     ipv6.medium = .wired
     let status = ConnectivityStatus(ipv4: .stack, ipv6: ipv6, preferred: .ipv4)
     func first(

@@ -55,7 +55,7 @@ final class FlowTableTests {
 
   /// A client's last known path: its flow is on eth1.
   var pathOnEth1: KernelPath {
-    var known = KernelPath(status: .satisfied, chain: [PathLink(index: 3, name: "eth1")])
+    var known = KernelPath(status: .satisfied, chain: [KernelPath.Link(index: 3, name: "eth1")])
     (known.source, known.sourcePrefixLength) = (self.local2, 24)
     return known
   }
@@ -167,7 +167,7 @@ final class FlowTableTests {
     let moved = self.registration(1, knownPath: self.pathOnEth1)
     #expect(self.words(try self.add(moved, to: &table)) == "1 destroy betterPath")
     var known = self.pathOnEth1
-    known.chain = [PathLink(index: 2, name: "eth0")]
+    known.chain = [KernelPath.Link(index: 2, name: "eth0")]
     known.source = self.local
     let same = self.registration(1, knownPath: known)
     #expect(self.words(try self.add(same, to: &table)) == "1 path eth0")

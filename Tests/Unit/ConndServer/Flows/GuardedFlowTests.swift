@@ -72,7 +72,7 @@ struct GuardedFlowTests {
   }
 
   private func knownPath() throws -> KernelPath {
-    var path = KernelPath(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")])
+    var path = KernelPath(status: .satisfied, chain: [KernelPath.Link(index: 2, name: "eth0")])
     path.source = try IPAddress(spelt: "192.0.2.7")
     path.sourcePrefixLength = 24
     return path
@@ -128,7 +128,7 @@ struct GuardedFlowTests {
   func movedMeanwhile() throws {
     var loop = try self.loopWithWiFi()
     var made = try self.knownPath()
-    made.chain = [PathLink(index: 3, name: "wlan0")]
+    made.chain = [KernelPath.Link(index: 3, name: "wlan0")]
     made.source = try IPAddress(spelt: "198.51.100.7")
     try loop.kernel.lead(
       "0.0.0.0", 0, .over(3, via: "198.51.100.1", from: "198.51.100.7"), metric: 600)
@@ -232,7 +232,9 @@ struct GuardedFlowTests {
       kernel.addTunnel(5, "gre1", to: "198.18.0.1")
     }
     var known = try self.knownPath()
-    known.chain = [PathLink(index: 6, name: "vlan5"), PathLink(index: 2, name: "eth0")]
+    known.chain = [
+      KernelPath.Link(index: 6, name: "vlan5"), KernelPath.Link(index: 2, name: "eth0"),
+    ]
     // When the lower link is set down, the vlan goes down, too.
     for link: UInt32 in [2, 6] { loop.kernel.setState(of: link, .down) }
     try loop.kernel.lead("203.0.113.0", 24, .over(5, from: "10.0.0.2"))
@@ -264,7 +266,7 @@ struct GuardedFlowTests {
   func inventedLinks() throws {
     var loop = try TestLoop.started()
     var known = try self.knownPath()
-    known.chain += [PathLink(index: 4711, name: "none")]
+    known.chain += [KernelPath.Link(index: 4711, name: "none")]
     _ = try loop.guardFlow(1, known: known)
     _ = loop.tell()
     var new = Link(index: 4711, name: "veth0")

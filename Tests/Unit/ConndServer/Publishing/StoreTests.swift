@@ -19,7 +19,8 @@ struct StoreTests {
   ) -> Published? {
     let path =
       number.isMultiple(of: 2)
-      ? KernelPath(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")], medium: .wired)
+      ? KernelPath(
+        status: .satisfied, chain: [KernelPath.Link(index: 2, name: "eth0")], medium: .wired)
       : .unsatisfied(.noRoute)
     let change = maker.update(
       to: Observation(ipv4: CandidatePath(path), ipv6: CandidatePath(.unsatisfied(.noRoute))),

@@ -14,7 +14,7 @@ final class FlowReaderTests {
   var flow: Destination
   /// The path that the flow was made on.
   var made: KernelPath {
-    var path = KernelPath(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")])
+    var path = KernelPath(status: .satisfied, chain: [KernelPath.Link(index: 2, name: "eth0")])
     (path.source, path.gateway) = (IPAddress("192.0.2.7"), IPAddress("192.0.2.1"))
     return path
   }

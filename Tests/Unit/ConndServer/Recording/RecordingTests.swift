@@ -146,7 +146,7 @@ struct RecordingTests {
     destination.outLink = 3
     destination.transport = Transport(6, localPort: 4711, remotePort: 443)
     var path = KernelPath.unknown
-    path.chain = [PathLink(index: 2, name: "eth0")]
+    path.chain = [KernelPath.Link(index: 2, name: "eth0")]
     let key = FlowTable.Key(mailbox: 1, id: 2)
     var registration = FlowTable.Registration(
       key: key, flow: Flow(destination, local: IPAddress("192.0.2.7"), forbidsExpensive: true))

@@ -139,7 +139,7 @@ struct WorstCase {
     Call(name: "ServerReflection.ServerReflectionInfo", takes: ["pending byte"]),
   ]
 
-  private static let chain = PathReader.maxDepth * MemoryLayout<PathLink>.stride
+  private static let chain = PathReader.maxDepth * MemoryLayout<KernelPath.Link>.stride
   private static let address = MemoryLayout<IPAddress>.stride
 
   static let fields: [String: Fate] = [

@@ -25,7 +25,7 @@ struct PathClassifierTests {
     #expect(
       path
         == KernelPath(
-          status: .satisfied, chain: [PathLink(index: 7, name: "eth0")], medium: .wired,
+          status: .satisfied, chain: [KernelPath.Link(index: 7, name: "eth0")], medium: .wired,
           evidence: KernelPath.Evidence(.hardwareType, "ether", .wired),
           source: IPAddress("192.0.2.7"),
           gateway: IPAddress("192.0.2.1"), table: 254))

@@ -52,7 +52,8 @@ struct TranslatedIPv4Tests {
   ) -> FlowReading {
     var path = KernelPath(
       status: .satisfied,
-      chain: [PathLink(index: 5, name: "clat"), PathLink(index: 3, name: "wlan0")], medium: .wifi,
+      chain: [KernelPath.Link(index: 5, name: "clat"), KernelPath.Link(index: 3, name: "wlan0")],
+      medium: .wifi,
       source: "192.0.0.1", sourcePrefixLength: 32, table: 254)
     if !isSatisfied { (path.status, path.reason) = (.requiresConnection, .noSourceAddress) }
     var network = NetworkIdentity(hasHardwareAddresses: false)

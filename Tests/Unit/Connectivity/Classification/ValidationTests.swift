@@ -18,7 +18,8 @@ struct ValidationTests {
   }
 
   private static func validation(
-    _ words: ValidationReports, chain: [PathLink] = [PathLink(index: 3, name: "wlan0")],
+    _ words: ValidationReports,
+    chain: [KernelPath.Link] = [KernelPath.Link(index: 3, name: "wlan0")],
     _ family: AddressFamily = .ipv4
   ) -> KernelPath.Validation {
     words.validation(of: chain, family)
@@ -27,7 +28,7 @@ struct ValidationTests {
   @Test("V1 no source has an answer → unknown")
   func nothing() {
     #expect(Self.validation(Self.words()) == .unknown)
-    let other = [PathLink(index: 2, name: "eth0")]
+    let other = [KernelPath.Link(index: 2, name: "eth0")]
     #expect(Self.validation(Self.words(.init(ipv4: .full)), chain: other) == .unknown)
   }
 
@@ -68,7 +69,7 @@ struct ValidationTests {
 
   @Test("V1 a tunnel without a validation → that of the link below")
   func tunnel() {
-    let chain = [PathLink(index: 9, name: "wg0"), PathLink(index: 3, name: "wlan0")]
+    let chain = [KernelPath.Link(index: 9, name: "wg0"), KernelPath.Link(index: 3, name: "wlan0")]
     var words = Self.words(.init(ipv4: .portal))
     #expect(Self.validation(words, chain: chain).state == .portal)
     words.portals["wg0"] = Self.portal

@@ -28,7 +28,7 @@ struct ObservedSockets {
   private mutating func setPath(_ source: IPAddress, _ length: Int, _ user: UInt32) {
     let origin = DiagnosisFacts.Origin(source: source, user: user)
     self.facts.paths[origin] = KernelPath(
-      status: .satisfied, chain: [PathLink(index: 2, name: "wlan0")], source: source,
+      status: .satisfied, chain: [KernelPath.Link(index: 2, name: "wlan0")], source: source,
       sourcePrefixLength: length, gateway: Self.router)
   }
 

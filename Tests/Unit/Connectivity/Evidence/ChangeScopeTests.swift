@@ -7,7 +7,7 @@ struct ChangeScopeTests {
   /// A VLAN above eth0, with the gateway 192.0.2.1.
   private static let path = KernelPath(
     status: .satisfied,
-    chain: [PathLink(index: 5, name: "vlan10"), PathLink(index: 2, name: "eth0")],
+    chain: [KernelPath.Link(index: 5, name: "vlan10"), KernelPath.Link(index: 2, name: "eth0")],
     source: "192.0.2.7", gateway: "192.0.2.1")
   private static let flow = Destination("203.0.113.9", source: "192.0.2.7")
 

@@ -97,7 +97,8 @@ struct InvalidationStreamTests {
       func address(_ host: Int) -> InvalidationDetector.AddressOnLink? {
         link.with { $0.host[.ipv4] = host }.source(.ipv4).map {
           .init(
-            address: $0, prefixLength: 24, link: PathLink(index: link.index, name: link.name))
+            address: $0, prefixLength: 24, link: KernelPath.Link(index: link.index, name: link.name)
+          )
         }
       }
       var scene = Scene(links: [.init(link.with { $0.host = [.ipv4: host] })])

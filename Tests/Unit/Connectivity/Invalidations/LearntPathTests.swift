@@ -11,7 +11,9 @@ struct LearntPathTests {
   ) -> KernelPath {
     KernelPath(
       status: .satisfied,
-      chain: links.enumerated().map { PathLink(index: UInt32($0.offset + 4), name: $0.element) },
+      chain: links.enumerated().map {
+        KernelPath.Link(index: UInt32($0.offset + 4), name: $0.element)
+      },
       medium: medium, source: "10.0.0.2", sourcePrefixLength: 24, gateway: gateway, table: 254)
   }
 

@@ -17,7 +17,7 @@ struct PastInvalidationsTests {
 
   private static func path(gateway: IPAddress?) -> KernelPath {
     KernelPath(
-      status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], source: "192.0.2.7",
+      status: .satisfied, chain: [KernelPath.Link(index: 3, name: "wlan0")], source: "192.0.2.7",
       gateway: gateway)
   }
 

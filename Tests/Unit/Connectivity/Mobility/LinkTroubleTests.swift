@@ -297,7 +297,9 @@ struct LinkTroubleTests {
 @Suite("The conditions of links")
 struct LinkConditionsTests {
   private static let now = Instant(sinceStart: .zero)
-  private static let chain = [PathLink(index: 5, name: "br0"), PathLink(index: 2, name: "wlan0")]
+  private static let chain = [
+    KernelPath.Link(index: 5, name: "br0"), KernelPath.Link(index: 2, name: "wlan0"),
+  ]
 
   @Test("Q6 a path is as good as its worst link")
   func worst() {

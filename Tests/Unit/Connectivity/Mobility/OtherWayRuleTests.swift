@@ -9,7 +9,7 @@ struct OtherWayRuleTests {
     _ index: UInt32, _ name: String, _ medium: NetworkMedium, table: UInt32 = 254
   ) -> KernelPath {
     KernelPath(
-      status: .satisfied, chain: [PathLink(index: index, name: name)], medium: medium,
+      status: .satisfied, chain: [KernelPath.Link(index: index, name: name)], medium: medium,
       source: "198.51.100.7", gateway: "198.51.100.1", table: table)
   }
 
@@ -60,7 +60,7 @@ struct OtherWayRuleTests {
     // A VLAN on the same card limps as the card does.
     (
       .noOtherPath, nothing,
-      { $0.path.chain.append(PathLink(index: 2, name: "wlan0")) }
+      { $0.path.chain.append(KernelPath.Link(index: 2, name: "wlan0")) }
     ),
     (.strictFilter, nothing, { $0.dropsAnswers = true }),
     (.roaming, nothing, { $0.isRoaming = true }),
@@ -89,7 +89,7 @@ struct OtherWayRuleTests {
     var modem = Self.modem
     row.take(&modem)
     // The links of the default path may always be used.
-    let isDefault = modem.path.chain.contains(PathLink(index: 2, name: "wlan0"))
+    let isDefault = modem.path.chain.contains(KernelPath.Link(index: 2, name: "wlan0"))
     #expect(Self.objection(row.leave, row.take) == (isDefault ? nil : row.reason))
   }
 

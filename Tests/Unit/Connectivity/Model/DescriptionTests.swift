@@ -5,11 +5,13 @@ import Testing
 struct DescriptionTests {
   private static let wifi = KernelPath(
     status: .satisfied,
-    chain: [PathLink(index: 5, name: "vlan10"), PathLink(index: 3, name: "wlan0")], medium: .wifi,
+    chain: [KernelPath.Link(index: 5, name: "vlan10"), KernelPath.Link(index: 3, name: "wlan0")],
+    medium: .wifi,
     evidence: KernelPath.Evidence(.phy80211, "phy0", .wifi), source: "192.0.2.7",
     sourcePrefixLength: 24, gateway: "192.0.2.1", table: 254, isExpensive: true)
   private static let noCarrier = KernelPath(
-    status: .requiresConnection, reason: .noCarrier, chain: [PathLink(index: 2, name: "eth0")],
+    status: .requiresConnection, reason: .noCarrier,
+    chain: [KernelPath.Link(index: 2, name: "eth0")],
     medium: .wired)
   private static let carrierLost = ChangeCause(
     .link, "carrierLost", message: "RTM_NEWLINK", interface: "eth0")
@@ -81,7 +83,7 @@ struct DescriptionTests {
   @Test("a link's name contains a line break → the description is still one line")
   func escaped() {
     let path = KernelPath(
-      status: .satisfied, chain: [PathLink(index: 1, name: "a\nb")], medium: .wired)
+      status: .satisfied, chain: [KernelPath.Link(index: 1, name: "a\nb")], medium: .wired)
     #expect("\(path)" == "satisfied, wired by a\\nb")
   }
 }

@@ -4,12 +4,13 @@ import Testing
 @Suite("Status")
 struct StatusTests {
   static let wifi = KernelPath(
-    status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi)
+    status: .satisfied, chain: [KernelPath.Link(index: 3, name: "wlan0")], medium: .wifi)
   static let cellular = KernelPath(
-    status: .satisfied, chain: [PathLink(index: 4, name: "wwan0")], medium: .cellular,
+    status: .satisfied, chain: [KernelPath.Link(index: 4, name: "wwan0")], medium: .cellular,
     isExpensive: true)
   static let dialling = KernelPath(
-    status: .requiresConnection, reason: .dormant, chain: [PathLink(index: 4, name: "wwan0")],
+    status: .requiresConnection, reason: .dormant,
+    chain: [KernelPath.Link(index: 4, name: "wwan0")],
     medium: .cellular)
   static let none = KernelPath.unsatisfied(.noRoute)
 

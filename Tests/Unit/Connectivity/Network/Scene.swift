@@ -97,7 +97,7 @@ struct Scene: Hashable {
     let link = place.link
     let source = source ?? link.source(family)
     var path = KernelPath(
-      status: .satisfied, chain: [PathLink(index: link.index, name: link.name)],
+      status: .satisfied, chain: [KernelPath.Link(index: link.index, name: link.name)],
       medium: link.medium, source: source, gateway: gateway, table: 254)
     if let source, place.has(source) { path.sourcePrefixLength = TestLink.prefixLength(family) }
     if !link.hasCarrier {
@@ -235,6 +235,6 @@ extension Scene.Place {
 
 extension KernelPath {
   static let loopback = KernelPath(
-    status: .satisfied, chain: [PathLink(index: 1, name: "lo")], medium: .loopback,
+    status: .satisfied, chain: [KernelPath.Link(index: 1, name: "lo")], medium: .loopback,
     source: "127.0.0.1", sourcePrefixLength: 8, table: 255)
 }

@@ -53,7 +53,7 @@ struct TestLink: Hashable {
   func observed(_ family: AddressFamily) -> CandidatePath? {
     guard let gateway = self.gatewayAddress(family), self.isUp else { return nil }
     var path = KernelPath(
-      status: .satisfied, chain: [PathLink(index: self.index, name: self.name)],
+      status: .satisfied, chain: [KernelPath.Link(index: self.index, name: self.name)],
       medium: self.medium, source: self.source(family),
       sourcePrefixLength: Self.prefixLength(family), gateway: gateway, table: 254)
     if !self.hasCarrier {

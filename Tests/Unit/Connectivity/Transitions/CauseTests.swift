@@ -149,7 +149,7 @@ struct CauseTests {
 
   @Test("T5 a bridge that reaches its gateway by another port names the bridge")
   func bridgeEntry() {
-    func observation(_ port: PathLink) -> Observation {
+    func observation(_ port: KernelPath.Link) -> Observation {
       var observation = Observation([TestLink.wired.with { $0.name = "br0" }])
       for family in AddressFamily.allCases { observation[family].path.chain.append(port) }
       return observation
@@ -167,9 +167,9 @@ struct CauseTests {
       (BridgeEntry(mac, port: 40, bridge: 41), ChangeCause(.link, "pathChanged", interface: "br0")),
     ] {
       var story = Story()
-      story.read(observation(PathLink(index: 7, name: "eth7")))
+      story.read(observation(KernelPath.Link(index: 7, name: "eth7")))
       story.read(
-        observation(PathLink(index: 8, name: "eth8")), [Self.noise, .bridgeEntry(entry)])
+        observation(KernelPath.Link(index: 8, name: "eth8")), [Self.noise, .bridgeEntry(entry)])
       #expect(story.transitions == ["0s unknown>wired", "0s path"])
       #expect(story.causes.last == expected)
     }

@@ -196,7 +196,7 @@ struct TransitionTests {
   func carrierCountBelow() {
     func observation(_ counts: [UInt32: UInt32]) -> Observation {
       var observation = Observation([Self.wifi])
-      observation.ipv4.path.chain.append(PathLink(index: 8, name: "eth8"))
+      observation.ipv4.path.chain.append(KernelPath.Link(index: 8, name: "eth8"))
       observation.ipv4.carrierDownCounts = counts
       return observation
     }

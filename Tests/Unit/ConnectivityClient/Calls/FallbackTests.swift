@@ -8,7 +8,7 @@ import Testing
 struct FallbackTests {
   /// An expensive and constrained network, as the transport would see it.
   private static let path = KernelPath(
-    status: .satisfied, chain: [PathLink(index: 2, name: "wwan0")], medium: .cellular,
+    status: .satisfied, chain: [KernelPath.Link(index: 2, name: "wwan0")], medium: .cellular,
     isExpensive: true, constraint: .constrained)
 
   /// A call over that network.

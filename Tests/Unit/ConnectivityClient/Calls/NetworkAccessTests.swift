@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Network access")
 struct NetworkAccessTests {
-  private static let link = PathLink(index: 2, name: "wwan0")
+  private static let link = KernelPath.Link(index: 2, name: "wwan0")
 
   @Test(
     "C8 a forbidden path is refused with the reason",

@@ -52,7 +52,7 @@ struct DiscretionaryTaskTests {
   @Test("C8 a path of unknown cost → work that forbids costs waits, other work runs")
   func unknownCost() {
     var path = KernelPath(
-      status: .satisfied, chain: [PathLink(index: 5, name: "wg0")], medium: .tunnel)
+      status: .satisfied, chain: [KernelPath.Link(index: 5, name: "wg0")], medium: .tunnel)
     path.costsMoney = nil
     let present = NetworkPath(path, family: .ipv4)
     var configuration = DiscretionaryTask.Config.defaults

@@ -203,7 +203,7 @@ extension GuardMachine {
     func path(_ link: String) -> FlowEvent {
       .path(
         KernelPath(
-          status: .satisfied, chain: [PathLink(index: link == "wlan0" ? 3 : 2, name: link)],
+          status: .satisfied, chain: [KernelPath.Link(index: link == "wlan0" ? 3 : 2, name: link)],
           source: link == "wlan0" ? local : other))
     }
     func invalidation(_ severity: Invalidation.Severity) -> FlowEvent {

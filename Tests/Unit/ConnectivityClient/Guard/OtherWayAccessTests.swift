@@ -9,7 +9,7 @@ struct OtherWayAccessTests {
     _ medium: NetworkMedium, costsMoney: Bool? = false, isConstrained: Bool = false
   ) -> KernelPath {
     KernelPath(
-      status: .satisfied, chain: [PathLink(index: 4, name: "eth1")], medium: medium,
+      status: .satisfied, chain: [KernelPath.Link(index: 4, name: "eth1")], medium: medium,
       isExpensive: costsMoney, constraint: isConstrained ? .constrained : .none)
   }
 

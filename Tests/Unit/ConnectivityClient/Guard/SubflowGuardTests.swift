@@ -31,7 +31,7 @@ struct SubflowGuardTests {
     let source = link == "wlan0" ? Self.first.local : Self.second.local
     return .path(
       KernelPath(
-        status: .satisfied, chain: [PathLink(index: link == "wlan0" ? 3 : 2, name: link)],
+        status: .satisfied, chain: [KernelPath.Link(index: link == "wlan0" ? 3 : 2, name: link)],
         source: source))
   }
 

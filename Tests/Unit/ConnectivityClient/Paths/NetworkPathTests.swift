@@ -35,7 +35,8 @@ struct NetworkPathTests {
 
   private static let bond = KernelPath(
     status: .satisfied,
-    chain: [PathLink(index: 9, name: "vlan10"), PathLink(index: 2, name: "eth0")], medium: .wired,
+    chain: [KernelPath.Link(index: 9, name: "vlan10"), KernelPath.Link(index: 2, name: "eth0")],
+    medium: .wired,
     source: IPAddress("203.0.113.7"), gateway: IPAddress("203.0.113.1"), constraint: .constrained)
 
   @Test(
@@ -104,7 +105,7 @@ struct NetworkPathTests {
       (
         ConnectivityStatus(
           ipv4: KernelPath(
-            status: .satisfied, chain: [PathLink(index: 5, name: "tun0")], medium: .tunnel),
+            status: .satisfied, chain: [KernelPath.Link(index: 5, name: "tun0")], medium: .tunnel),
           ipv6: PathSample.none, preferred: .ipv4),
         Facts(
           status: .satisfied, category: .other, medium: .tunnel, uses: [.tunnel], ipv4: true,
@@ -147,7 +148,7 @@ struct NetworkPathTests {
       ),
       (
         KernelPath(
-          status: .satisfied, chain: [PathLink(index: 1, name: "lo")], medium: .loopback,
+          status: .satisfied, chain: [KernelPath.Link(index: 1, name: "lo")], medium: .loopback,
           source: IPAddress("::1")), .ipv6,
         Facts(
           status: .satisfied, category: .other, medium: .loopback, uses: [.loopback], ipv6: true,

@@ -119,7 +119,7 @@ struct EndlessCall: Sendable {
     var limping = PathSample.wifi
     limping.quality = .minimal
     var loopback = PathSample.cellular
-    loopback.chain = [PathLink(index: 1, name: "lo")]
+    loopback.chain = [KernelPath.Link(index: 1, name: "lo")]
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket) { [limping] request in
         .with { $0.path = Connectivity_V1_Path(limping) }

@@ -28,15 +28,15 @@ extension Connectivity_V1_WatchPathResponse {
 /// Paths, and statuses with them.
 enum PathSample {
   static let wifi = KernelPath(
-    status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi,
+    status: .satisfied, chain: [KernelPath.Link(index: 3, name: "wlan0")], medium: .wifi,
     evidence: KernelPath.Evidence(.phy80211, "phy0", .wifi), source: IPAddress("192.0.2.7"),
     sourcePrefixLength: 24, gateway: IPAddress("192.0.2.1"), table: 254)
   static let wifi6 = KernelPath(
-    status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi,
+    status: .satisfied, chain: [KernelPath.Link(index: 3, name: "wlan0")], medium: .wifi,
     source: IPAddress("2001:db8::7"), sourcePrefixLength: 64, gateway: IPAddress("fe80::1"),
     table: 254)
   static let cellular = KernelPath(
-    status: .satisfied, chain: [PathLink(index: 4, name: "wwan0")], medium: .cellular,
+    status: .satisfied, chain: [KernelPath.Link(index: 4, name: "wwan0")], medium: .cellular,
     source: IPAddress("198.51.100.20"), table: 254, isExpensive: true)
   static let noCarrier = KernelPath(
     status: .requiresConnection, reason: .noCarrier, chain: Self.wifi.chain, medium: .wifi,

@@ -12,12 +12,14 @@
 // * A message is complete: it can be understood without earlier messages.
 // * Generations only grow. No generation is ever used twice, even if connd restarts.
 // * In a response, only `optional` fields and members of a oneof can be unset. An `optional` field
-//   that is not set is unknown or does not apply. Its enums are never UNSPECIFIED. Lists may be empty.
+//   that is not set is unknown or does not apply. Its enums are never UNSPECIFIED. Lists may be
+//   empty.
 // * Numbers and names of fields and values are never reused. New ones may be added at any time.
 //   Each enum says which known value an unknown one is closest to.
 //
 // Names: a field has the name of its key in connctl's JSON, in snake_case. Only points in time
-// (`publish_time`) and durations follow AIP-142, except `since`, which scripts know.
+// (`publish_time`) and durations follow AIP-142, except `since`, which scripts know, and
+// `portal_uri` is `portal` in JSON.
 //
 // Lists have pages (AIP-158). If nothing changes in between, the pages together contain every entry
 // exactly once.

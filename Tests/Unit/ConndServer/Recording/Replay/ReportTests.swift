@@ -236,7 +236,7 @@ struct ReportTests {
 
   private static func recording() throws -> [UInt8] {
     let remote = try #require(IPAddress(Secret.address))
-    var path = KernelPath(status: .satisfied, chain: [PathLink(index: 7, name: Secret.name)])
+    var path = KernelPath(status: .satisfied, chain: [KernelPath.Link(index: 7, name: Secret.name)])
     path.source = IPAddress(Secret.other)
     path.evidence = KernelPath.Evidence(.configuration, "\(Secret.name)*", .wifi)
     var snapshot = Store().snapshot
