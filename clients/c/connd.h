@@ -798,8 +798,7 @@ static void connd__request(void) {
     connd__put_number(&inner, 11, flow->remote_port);
     connd__put_number(&inner, 12, IPPROTO_TCP);
     connd__put_number(&inner, 13, 1);  // FLOW_QUESTION_KEEPALIVE
-    if (flow->progress == CONND__UNREPORTED && connd__now() - flow->made > CONND__MAX_TRIAL_AGE)
-      flow->flags &= ~CONND_NEW;
+    if (connd__now() - flow->made > CONND__MAX_TRIAL_AGE) flow->flags &= ~CONND_NEW;
     if (!(flow->flags & CONND_NEW) || flow->progress == CONND__REPORTED)
       connd__put_number(&inner, 14, 1);
     connd__put_bytes(&request, 1, inner.bytes, inner.count);

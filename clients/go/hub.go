@@ -131,7 +131,7 @@ func (h *hub) pending() []byte {
 		if h.isElsewhere(f) {
 			continue
 		}
-		if f.trial == trialPending && time.Since(f.made) > maxTrialAge {
+		if time.Since(f.made) > maxTrialAge {
 			f.trial = trialOver
 		}
 		f.isSent = true

@@ -195,7 +195,7 @@ function checkNamespace(number) {
 }
 
 function addition(flow) {
-  if (flow.progress === 'unreported' && performance.now() - flow.made > maxTrialAge) flow.isNew = false
+  if (performance.now() - flow.made > maxTrialAge) flow.isNew = false
   const since = flow.isAnswered ? generation : undefined
   const isExisting = !flow.isNew || flow.progress === 'reported' ? 1 : undefined
   return field(1, [...field(1, flow.id), ...field(2, flow.remote), ...field(3, flow.local), ...field(5, flow.zone),

@@ -347,7 +347,7 @@ class _Flow:
             os.close(fd)
 
     def addition(self, generation):
-        if self.progress == "unreported" and time.monotonic() - self.made > self.max_trial_age:
+        if time.monotonic() - self.made > self.max_trial_age:
             self.is_new = False
         since = generation if self.is_answered else None
         is_existing = not self.is_new or self.progress == "reported"
