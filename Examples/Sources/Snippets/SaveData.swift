@@ -43,7 +43,7 @@ func saveDataRestarting() async throws {
 func saveDataExpires() async throws {
   // snippet: expires
   let soon = DiscretionaryTask(config: .defaults { $0.timeLimit = .timeout(.seconds(10)) })
-  let article = try await withFallback(on: [.constrained, .expensive]) {
+  let article = try await withFallback(on: [.constrained, .expensive, .costUnknown]) {
     try await soon.run { _ in try await download("article with films") }
   } fallback: { _ in
     try await download("article without films")

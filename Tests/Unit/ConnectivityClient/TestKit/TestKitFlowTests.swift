@@ -188,11 +188,11 @@ struct TestKitFlowTests {
       #expect(await flows.nextLine() == "2 networkChanged destroy")
       #expect(network.snapshot.generation == 1)
       network.invalidate()
-      #expect(await flows.nextLine() == "1 categoryChanged destroy")
+      #expect(await flows.nextLine() == "1 networkChanged destroy")
       network.become(.none)
       #expect(
         network.history.map(\.line).prefix(3) == [
-          "1 unknown > wifi", "2 categoryChanged destroy everything", "3 wifi > none",
+          "1 unknown > wifi", "2 networkChanged destroy everything", "3 wifi > none",
         ])
       #expect(network.history.map(\.generation) == Array(1...5))
       let lines = try await watched(network, 1)
