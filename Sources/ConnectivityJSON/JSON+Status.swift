@@ -14,7 +14,7 @@ extension JSON {
       "flags": .flags(status.flags),
       "interface": .string(status.interface),
       "medium": .string(status.medium.rawValue),
-      "expensive": .bool(status.path.costsMoney),
+      "expensive": .bool(status.isMetered),
       "constrained": .bool(status.isConstrained),
       "ipv4": .path(status.ipv4),
       "ipv6": .path(status.ipv6),
@@ -64,7 +64,7 @@ extension JSON {
       "source": .string(path.source?.description),
       "gateway": .string(path.gateway?.description),
       "table": .number(path.table),
-      "expensive": .bool(path.costsMoney),
+      "expensive": .bool(path.isMetered),
       "constrained": .bool(path.isConstrained),
     ]
     return object.appending(known).appending(.constraint(path.constraint))
@@ -72,7 +72,7 @@ extension JSON {
 
   /// Returns the object with the key `constraintLevel`, which is empty for no constraint.
   package static func constraint(_ level: ConstraintLevel) -> JSON {
-    level == .none ? [:] : ["constraintLevel": .string(level.rawValue)]
+    level == .unconstrained ? [:] : ["constraintLevel": .string(level.rawValue)]
   }
 
   private static func validation(_ validation: KernelPath.Validation) -> JSON {

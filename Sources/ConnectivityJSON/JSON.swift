@@ -23,7 +23,6 @@ package enum JSON: Hashable, Sendable {
 
 extension JSON {
   package static func string(_ text: String?) -> JSON { text.map { .string($0) } ?? .null }
-  package static func bool(_ value: Bool?) -> JSON { value.map { .bool($0) } ?? .null }
   package static func number(_ number: (some UnsignedInteger)?) -> JSON {
     number.map { .number(UInt64($0)) } ?? .null
   }

@@ -39,7 +39,8 @@ public struct NetworkConditions: Hashable, Sendable {
   /// Creates a network of any kind. A network without addresses passes no traffic.
   public init(
     name: String, medium: NetworkMedium, interface: String, ipv4: Attachment? = nil,
-    ipv6: Attachment? = nil, isExpensive: Bool? = false, constraint: ConstraintLevel = .none,
+    ipv6: Attachment? = nil, isExpensive: Bool? = false,
+    constraint: ConstraintLevel = .unconstrained,
     reason: KernelPath.Reason? = nil
   ) {
     self.name = name
@@ -58,7 +59,7 @@ public struct NetworkConditions: Hashable, Sendable {
     self.medium = .unknown
     self.interface = ""
     self.isExpensive = false
-    self.constraint = .none
+    self.constraint = .unconstrained
     self.kind = kind
   }
 
@@ -145,7 +146,7 @@ extension NetworkConditions {
 
   /// Returns the network with the user's request to save data: Low Data Mode.
   public func constrained(_ isConstrained: Bool = true) -> Self {
-    self.with { $0.constraint = isConstrained ? .constrained : .none }
+    self.with { $0.constraint = isConstrained ? .constrained : .unconstrained }
   }
 
   /// Returns the network with a link that carries very little: satellite or 2G.

@@ -29,7 +29,8 @@ extension NamesScenario {
       Crowd(channels: 200, sharesName: false, hasConnected: false),
     ])
   func crowd(_ crowd: Crowd) throws {
-    let bench = try Bench()
+    // On a busy machine, glibc's ten seconds end before the network has changed.
+    let bench = try Bench(options: "timeout:30 attempts:5")
     let channels = 0..<crowd.channels
     let client = try bench.client(
       to: channels.map { crowd.sharesName ? "server.test" : "server\($0).test" }, ["--quiet"])
@@ -115,12 +116,11 @@ extension NamesScenario {
     // These lookups begin after the channel has received the change.
     let calls = try client.startSeries(1, 10, every: .milliseconds(20))
     try waitUntil("a lookup has failed") { try bench.rejectedQueries() > 0 }
-    let known = CallProbe.now
     try bench.names.use(Self.new)
     for call in calls {
       let end = try client.next("ended", of: call)
-      // On a busy machine, the DNS servers may come too late.
-      #expect(end.code == "ok" || known > moment + 1_000_000_000, "\(end)")
+      // On a busy machine, the DNS servers may come after the second for which the failure is held.
+      #expect(end.code == "ok" || end.at > moment + 1_000_000_000, "\(end)")
     }
     try client.quit()
     try bench.server.end()
@@ -174,9 +174,10 @@ extension NamesScenario {
     // The first ones start threads, and connect to connd.
     try abandon(10)
     let before = try descriptors()
-    try abandon(100)
+    // Its server stops after some 600 calls that nobody reads.
+    try abandon(50)
     // Equal lookups share a thread. A late change may cause others.
-    let lookups = try Command.run(["sh", "-c", "cat \(process)/task/*/comm"])
+    let lookups = try Command.run(["sh", "-c", "cat \(process)/task/*/comm 2>/dev/null || true"])
       .split(separator: "\n").count { $0 == "connd-lookup" }
     #expect(lookups <= 2 * names)
     let memory = try Command.run(["grep", "VmRSS", "\(process)/status"])

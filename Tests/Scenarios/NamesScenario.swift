@@ -15,12 +15,13 @@ struct NamesScenario {
     let names: NameServers
     let server: CallServer
 
-    init(server arguments: [String] = []) throws {
+    /// - Parameter options: the resolver's options while it asks the old server.
+    init(server arguments: [String] = [], options: String? = nil) throws {
       self.bench = try CallBench(["eth0", "eth1"], withConnd: false)
       let lab = self.bench.lab
       self.names = try NameServers(
         lab, answer: CallBench.server, [NamesScenario.old: "eth0", NamesScenario.new: "eth1"])
-      try self.names.use(NamesScenario.old)
+      try self.names.use(NamesScenario.old, options: options)
       try lab.start(prefix: self.names.prefix)
       self.server = try CallServer(lab, arguments)
     }

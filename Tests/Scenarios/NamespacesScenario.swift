@@ -82,7 +82,7 @@ struct NamespacesScenario {
     let program: [String]
     if language == "python" {
       program = [
-        "python3", "-Bc", "import connd; print(next(connd.watch())); connd.status()",
+        "python3", "-Bc", "import connd; print(next(connd.watch())); connd.status(60)",
       ]
     } else {
       try TestSize.needsAll("Node.js")
@@ -91,7 +91,7 @@ struct NamespacesScenario {
         """
         import { status, watch } from '\(Checkout.path("clients/node/guard.mjs"))'
         for await (const status of watch()) { console.log(status ?? 'None'); break }
-        await status()
+        await status({ timeout: 60000 })
         """,
       ]
     }

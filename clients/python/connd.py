@@ -674,7 +674,7 @@ class _Agent:
                 epoll = self.epoll
             ready = epoll.poll(timeout)
             with self.lock:
-                events, self.events = self.events, []
+                events = []
                 for fd, _ in ready:
                     if fd == self.wake[0]:
                         os.read(fd, 4096)
@@ -682,6 +682,7 @@ class _Agent:
                         self.read(events)
                     else:
                         self.connected(fd)
+                events, self.events = self.events + events, []
             for callback, event in events:
                 try:
                     callback(event)

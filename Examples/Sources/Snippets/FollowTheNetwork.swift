@@ -29,7 +29,8 @@ func followTheNetworkOnce() async {
 
 func followTheNetworkWait() async {
   // snippet: wait
-  guard await PathMonitor().first(where: \.isOnline) != nil else { return }  // cancelled
+  for await path in PathMonitor() where path.isOnline { break }
+  guard !Task.isCancelled else { return }
   await reconnect()
   // end
 }

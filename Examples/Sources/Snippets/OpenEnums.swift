@@ -6,7 +6,7 @@ import GRPCCore
 
 func word(for category: NetworkCategory) -> String {
   switch category {
-  case .none: "none"
+  case .offline: "offline"
   case .wifi, .cellular, .wired, .other: "online"
   case .unknown: "unknown"
   @unknown default: "online"

@@ -15,7 +15,7 @@ extension JSON {
       "medium": .string(NetworkMedium(link.medium).rawValue),
       "evidence": .evidence(link.hasEvidence ? KernelPath.Evidence(link.evidence) : nil),
       "state": .string(LinkState(link.state).rawValue),
-      "expensive": .bool(link.hasExpensive ? link.expensive : nil),
+      "expensive": .bool(link.expensive),
       "constrained": .bool(link.constrained),
       "addresses": .array(link.addresses.map { .string($0) }),
       "master": .string(link.hasMaster ? link.master : nil),

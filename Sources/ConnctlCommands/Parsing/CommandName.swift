@@ -19,7 +19,7 @@ extension Connctl {
   private static let hints = [
     "list": "links", "ls": "links", "interfaces": "links", "devices": "links",
     "monitor": "watch", "follow": "watch", "show": "status", "info": "status", "log": "history",
-    "events": "history", "why": "explain", "resolvers": "dns", "exporter": "metrics",
+    "events": "history", "resolvers": "dns", "exporter": "metrics",
     "prometheus": "metrics", "version": "--version", "completions": "completion",
     "cost": "metered", "unmetered": "metered off", "bugreport": "report",
   ]
@@ -37,7 +37,9 @@ extension Connctl {
     }
     let known = self.commandNames + ["help"]
     guard !(known + self.otherNames).contains(word.name) else { return }
-    let condition = Condition.hint(for: word.name).map { "is \($0)" }
+    // `connctl constrained on` is no question.
+    let isSetting = word.rest.contains { ["on", "off", "auto"].contains($0) }
+    let condition = isSetting ? nil : Condition.hint(for: word.name).map { "is \($0)" }
     let nearest = self.hints[word.name] ?? condition ?? word.name.nearest(of: known)
     throw ValidationError(
       "unknown command '\(word.name)'\(nearest.map { ". Did you mean '\($0)'?" } ?? "")")

@@ -67,7 +67,7 @@ extension Condition.Subject {
     switch self {
     // Also true if the kernel cannot be queried: most machines are online even then (K8).
     case .online: status.category.isOnline
-    case .none: status.category == .none
+    case .none: status.category == .offline
     case .wifi: status.category == .wifi
     case .cellular: status.category == .cellular
     case .wired: status.category == .wired

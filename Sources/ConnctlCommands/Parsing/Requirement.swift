@@ -50,7 +50,7 @@ struct Requirement: Hashable, Sendable {
       return Condition.Obstacle(text: "the link “\(link)” does not exist")
     }
     let concerned = self.concerned(status)
-    guard self.link != nil, concerned.category == .none,
+    guard self.link != nil, concerned.category == .offline,
       let interface = Requirement(condition: self.condition, family: self.family)
         .concerned(status).carryingInterface
     else { return self.condition.obstacle(in: concerned) }

@@ -30,8 +30,8 @@ extension Connectivity_V1_Explanation {
   }
 
   /// Returns how the other family's traffic differs: `leaves by wlan0 (Wi-Fi)`, or `does not leave:
-  /// a prohibit route`. Returns `nil` if it leaves by the same link, or has no route, as IPv6 in
-  /// many networks.
+  /// a prohibit rule or route`. Returns `nil` if it leaves by the same link, or has no route, as
+  /// IPv6 in many networks.
   private func difference(of other: KernelPath, from path: KernelPath) -> String? {
     guard path.status == .satisfied else { return nil }
     if other.status == .satisfied {
@@ -81,10 +81,12 @@ extension Connectivity_V1_Explanation {
       return
         "Traffic is lost on \(link), which has no carrier: the kernel uses its route until it is "
         + "removed (sysctl ignore_routes_with_linkdown)."
-    case .noSourceAddress where path.source != nil && self.links.first?.hasMaster == true:
-      let link = self.links[0]
-      return "\(traffic) leaves: \(link.name) is a port of \(link.master)."
-    case let reason?: return "\(traffic) leaves: \(reason.text(of: path.interface))."
+    case let reason?:
+      var text = reason.text(of: path.interface)
+      if reason == .noSourceAddress, let link = self.links.first, link.hasMaster {
+        text += " (\(link.name) is a port of \(link.master))"
+      }
+      return "\(traffic) leaves: \(text)."
     case nil: return "connd does not know the path."
     }
   }

@@ -148,13 +148,13 @@ extension CostEvidence {
   func sentence(about link: String) -> String {
     let state =
       switch self.state {
-      case .yes: "is metered"
-      case .no: "is not metered"
-      case .unknown: "may be metered"
-      case .guessYes: "is probably metered"
-      case .guessNo: "is probably not metered"
+      case .yes: "\(link) is metered"
+      case .no: "\(link) is not metered"
+      case .unknown: "it is unknown whether \(link) is metered"
+      case .guessYes: "\(link) is probably metered"
+      case .guessNo: "\(link) is probably not metered"
       }
-    return "\(link) \(state): \(self.reason)"
+    return "\(state): \(self.reason)"
   }
 
   private var reason: String {

@@ -140,6 +140,7 @@ struct Metrics {
   /// Returns the name of the label for the kinds of a counter.
   private static func label(of name: String) -> String {
     switch name {
+    case "attempts": "outcome"
     case "published": "event"
     case "invalidations", "flow_invalidations", "refutations": "reason"
     case "limits_hit": "limit"

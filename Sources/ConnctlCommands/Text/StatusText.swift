@@ -60,7 +60,7 @@ extension ConstraintLevel {
   /// The text `ultra-constrained`, or `nil` if programs need not save data.
   var word: String? {
     switch self {
-    case .none: nil
+    case .unconstrained: nil
     case .constrained: "constrained"
     case .ultra: "ultra-constrained"
     @unknown default: "constrained"

@@ -81,7 +81,7 @@ struct Timeline {
       // The start of the state before the first transition is unknown, so the state fills all
       // columns before.
       hold(present ?? transition.from, min(column, next)...next)
-      if transition.bounced { hold(.none, next...next) }
+      if transition.bounced { hold(.offline, next...next) }
       hold(transition.to, next...next)
       (present, column) = (transition.to, next)
     }
@@ -100,7 +100,7 @@ struct Timeline {
     }
     add("losses", .bad) { entry in
       guard case .transition(let transition) = entry else { return false }
-      return transition.bounced || transition.to == .none
+      return transition.bounced || transition.to == .offline
     }
     for severity in [Invalidation.Severity.destroy, .drain, .advise] {
       add(severity.text.replacing("to ", with: ""), severity.ink) { entry in

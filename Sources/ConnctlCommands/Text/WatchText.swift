@@ -92,7 +92,7 @@ extension ConnectivityChange.Transition {
   func details(_ cause: String) -> String {
     if self.cause.isStart { return self.snapshot.status.summary }
     // A link without traffic is not named.
-    let interface = self.to == .none ? nil : self.snapshot.status.interface
+    let interface = self.to == .offline ? nil : self.snapshot.status.interface
     return (interface.map { Text.tied("via", $0) + ": " } ?? "") + cause
       + (self.bounced && self.from != self.to ? ", after a bounce" : "")
   }

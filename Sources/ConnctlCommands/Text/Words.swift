@@ -5,7 +5,7 @@ import Connectivity
 extension NetworkCategory {
   var ink: TextStyle {
     switch self {
-    case .none: .bad
+    case .offline: .bad
     case .unknown: .middling
     case .wifi, .cellular, .wired, .other: .good
     }
@@ -61,7 +61,7 @@ extension KernelPath {
 extension ConnectivityStatus {
   /// The text `wifi via wlan0` or `none: wlan0 has no carrier`.
   var summary: String {
-    if self.category == .none { return "none: \(self.whyNot)" }
+    if self.category == .offline { return "none: \(self.whyNot)" }
     var text = self.category.rawValue
     if self.category == .other { text += " (\(self.medium.rawValue))" }
     if let interface = self.interface { text += " via \(interface)" }
@@ -83,7 +83,7 @@ extension ConnectivityStatus {
   }
 
   /// The text `, metered, constrained, captive portal`. Empty if no traffic flows.
-  var costs: String { self.category == .none ? "" : self.path.costs }
+  var costs: String { self.category == .offline ? "" : self.path.costs }
 }
 
 extension KernelPath.Validation {

@@ -31,7 +31,8 @@ extension LinkPolicy.Rule {
     if let medium = self.medium { parts.append("medium: \(medium.rawValue)") }
     if let isOn = self.expensive { parts.append("expensive: \(isOn)") }
     if let constraint = self.constraint {
-      parts.append("constrained: \(constraint == .ultra ? "ultra" : "\(constraint != .none)")")
+      parts.append(
+        "constrained: \(constraint == .ultra ? "ultra" : "\(constraint != .unconstrained)")")
     }
     return parts.joined(separator: ", ")
   }

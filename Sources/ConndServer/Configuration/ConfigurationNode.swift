@@ -76,7 +76,7 @@ struct ConfigurationNode {
   /// The value of `constrained`.
   func constraint() throws(ConfigurationError) -> ConstraintLevel {
     if self.yaml.text?.lowercased() == "ultra" { return .ultra }
-    do { return try self.flag() ? .constrained : .none } catch {
+    do { return try self.flag() ? .constrained : .unconstrained } catch {
       throw self.error("must be true, false or ultra")
     }
   }

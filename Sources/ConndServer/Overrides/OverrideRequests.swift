@@ -150,7 +150,8 @@ struct OverrideRequests {
     }
     let rules = links.compactMap { self.queries.reader.classifier.policy.rule(for: $0) }
     return rules.first { rule in
-      (request.constrained?.isOn).map { $0 != rule.constraint.map { $0 != .none } ?? $0 } ?? false
+      (request.constrained?.isOn).map { $0 != rule.constraint.map { $0 != .unconstrained } ?? $0 }
+        ?? false
         || (request.expensive?.isOn).map { $0 != rule.expensive ?? $0 } ?? false
     }?.match
   }

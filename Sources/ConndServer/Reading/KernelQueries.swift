@@ -65,9 +65,7 @@ struct KernelQueries {
     let isSwallowed = self.reader.classifier.endInSink(facts.links[...])
     let shown = isSwallowed ? facts.allLinks : Array(facts.allLinks.prefix(path.chain.count))
     for facts in shown {
-      var link = try self.describe(facts, addresses)
-      if let master = facts.link.master { link.master = try self.view.link(master)?.link.name }
-      explanation.links.append(link)
+      explanation.links.append(try self.describe(facts, addresses))
     }
     explanation.qualityReasons = self.reader.classifier.conditions.reasons(
       of: path.chain, for: destination.uid)

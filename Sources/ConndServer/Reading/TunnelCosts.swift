@@ -51,7 +51,7 @@ extension KernelPath {
     guard let cost else { return self }
     var path = self
     path.costsMoney = cost.isExpensive
-    if path.constraint == .none { path.constraint = cost.constraint }
+    if path.constraint == .unconstrained { path.constraint = cost.constraint }
     return path
   }
 }

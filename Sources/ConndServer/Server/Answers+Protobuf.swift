@@ -6,7 +6,7 @@ import LinuxSupport
 
 extension Connectivity_V1_Explanation {
   /// - Parameters:
-  ///   - links: The reports of the compared links.
+  ///   - links: The reports of all links.
   ///   - isComplete: Whether to include links without a route that only connect this machine's own
   ///     parts.
   init(_ explanation: Explanation, links: [LinkReport] = [], isComplete: Bool = false) {
@@ -33,7 +33,16 @@ extension Connectivity_V1_Explanation {
     if let cost = explanation.cost {
       self.cost = .with { ($0.metering, $0.source) = (.init(cost.state), .init(cost.source)) }
     }
-    self.links = explanation.links.map { Connectivity_V1_Link($0) }
+    self.links = explanation.links.map { link in
+      var link = link
+      // The links beside it are known from the list.
+      if let listed = reports[link.facts.link.index] {
+        (link.master, link.lower, link.defaultFamilies) = (
+          listed.master, listed.lower, listed.defaultFamilies
+        )
+      }
+      return Connectivity_V1_Link(link)
+    }
     self.qualityReasons = explanation.qualityReasons
     self.diversions = explanation.diversions
     if let guessedBy = explanation.guessedBy { self.guessedBy = guessedBy }
@@ -91,7 +100,7 @@ extension Connectivity_V1_Link {
     self.evidence = Connectivity_V1_Evidence(report.evidence)
     self.state = Connectivity_V1_LinkState(link.stateAsPort)
     if let isExpensive = report.isExpensive { self.expensive = isExpensive }
-    self.constrained = report.constraint != .none
+    self.constrained = report.constraint != .unconstrained
     if self.constrained {
       self.constraintLevel = Connectivity_V1_ConstraintLevel(report.constraint)
     }

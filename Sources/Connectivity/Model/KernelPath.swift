@@ -80,7 +80,7 @@ public struct KernelPath: Hashable, Sendable {
     status: Status, reason: Reason? = nil, chain: [Link] = [], medium: NetworkMedium = .unknown,
     evidence: KernelPath.Evidence? = nil, source: IPAddress? = nil, sourcePrefixLength: Int? = nil,
     gateway: IPAddress? = nil, table: UInt32? = nil, isExpensive: Bool? = false,
-    constraint: ConstraintLevel = .none
+    constraint: ConstraintLevel = .unconstrained
   ) {
     self.status = status
     self.reason = reason
@@ -110,7 +110,7 @@ public struct KernelPath: Hashable, Sendable {
   public var interface: String? { self.chain.first?.name }
 
   /// Whether programs should save data on this path.
-  public var isConstrained: Bool { self.constraint != .none }
+  public var isConstrained: Bool { self.constraint != .unconstrained }
 
   /// Whether sending on this path costs money, or `nil` if unknown, as below a tunnel that does not
   /// report its remote endpoint, or without a path.

@@ -1,7 +1,7 @@
 /// The kind of network that traffic uses, derived from the flags and the medium.
 @nonexhaustive public enum NetworkCategory: String, Hashable, Sendable, CaseIterable {
-  /// No traffic can leave the machine.
-  case none
+  /// No traffic can leave the machine: `none` in connctl's output.
+  case offline = "none"
   case wifi
   case cellular
   case wired
@@ -10,11 +10,11 @@
   /// The kernel cannot be queried. Applications should assume that they are online (K8).
   case unknown
 
-  /// Creates the category of rule K1. The flags decide between none, cellular and the rest; the
+  /// Creates the category of rule K1. The flags decide between offline, cellular and the rest; the
   /// medium divides the rest.
   public init(_ flags: ReachabilityFlags, medium: NetworkMedium) {
     guard flags.reachable, !flags.connectionRequired else {
-      self = .none
+      self = .offline
       return
     }
     self = flags.isWWAN ? .cellular : medium.traits.category
@@ -23,7 +23,7 @@
   /// The category in the terms of gRPC on iOS, in which everything that is not cellular is Wi-Fi.
   public var threeWay: ThreeWayCategory {
     switch self {
-    case .none: .none
+    case .offline: .offline
     case .cellular: .cellular
     case .wifi, .wired, .other: .wifi
     case .unknown: .unknown
@@ -31,13 +31,13 @@
   }
 
   /// Whether an application should expect to reach the network. True for `unknown` (K8).
-  public var isOnline: Bool { self != .none }
+  public var isOnline: Bool { self != .offline }
 }
 
 /// The three categories of gRPC's `ConnectivityMonitor`, and `unknown` if the kernel cannot be
 /// queried.
 public enum ThreeWayCategory: String, Hashable, Sendable, CaseIterable {
-  case none
+  case offline = "none"
   case wifi
   case cellular
   case unknown

@@ -24,6 +24,11 @@ extension KernelPath: CustomStringConvertible {
   }
 }
 
+extension NetworkCategory: CustomStringConvertible {
+  /// The word of connctl's output.
+  public var description: String { self.rawValue }
+}
+
 extension KernelPath.Link: CustomStringConvertible {
   /// The name of the link.
   public var description: String { self.name.escaped }

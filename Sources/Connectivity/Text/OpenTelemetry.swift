@@ -11,7 +11,7 @@ extension KernelPath {
   private var openTelemetryType: String {
     if self.status == .unknown { return "unknown" }
     return switch NetworkCategory(ReachabilityFlags(self), medium: self.medium) {
-    case .none: "unavailable"
+    case .offline: "unavailable"
     case .wifi: "wifi"
     case .cellular: "cell"
     case .wired: "wired"

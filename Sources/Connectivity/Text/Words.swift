@@ -5,8 +5,8 @@ extension KernelPath.Reason {
     switch self {
     case .noRoute: "no route"
     case .unreachable: "an unreachable route"
-    case .prohibited: "a prohibit route"
-    case .blackhole: "a blackhole route"
+    case .prohibited: "a prohibit rule or route"
+    case .blackhole: "a blackhole rule or route"
     case .throw: "a throw route"
     case .noCarrier: "no carrier"
     case .dormant: "the link is dormant"

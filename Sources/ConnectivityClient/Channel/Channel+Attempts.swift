@@ -104,11 +104,13 @@ extension Channel {
         }
       }
       watch(former)
+      var pause = Self.maxLookupTime
       func watchLookup() {
-        group.addTask {
-          try? await self.settings.eventLoop.sleep(for: Self.maxLookupTime)
+        group.addTask { [pause] in
+          try? await self.settings.eventLoop.sleep(for: pause)
           return .slow
         }
+        pause = min(pause * 2, Self.maxFormerPause)
       }
       watchLookup()
       group.addTask {
@@ -171,6 +173,10 @@ extension Channel {
   /// change of the network, the channel then also tries the name's last addresses (C5). The value
   /// is the delay of RFC 8305 between two attempts.
   private static let maxLookupTime = Duration.milliseconds(250)
+
+  /// The longest pause before they are tried again, while no name server answers. A guess: gRPC's
+  /// first backoff.
+  private static let maxFormerPause = Duration.seconds(1)
 
   /// An event while addresses are tried.
   private enum Step: Sendable {

@@ -31,11 +31,10 @@ package struct Outage: Sendable {
   /// Records that the caller has already reported by other means that connd is unusable.
   package mutating func markTold() { self.isReported = true }
 
-  /// Records a message of a connd in another network namespace, which is as good as absent (C7).
-  /// Returns the error to report, if any.
-  mutating func received(from foreign: ForeignNamespace) -> ConndError? {
+  /// Records that a connd in another network namespace accepted the request, which is as good as
+  /// absent (C7). Returns the error to report, if any.
+  mutating func accepted(by foreign: ForeignNamespace) -> ConndError? {
     defer { self.markTold() }
-    self.received()
     return self.isReported ? nil : foreign.error
   }
 

@@ -10,7 +10,8 @@ public import Connectivity
   case pathChanged(KernelPath)
   /// Packets can be sent and received again, or a new connection has replaced the previous one.
   case viable
-  /// No packets can be sent and received. The connection may become viable again.
+  /// No packets can be sent and received. The connection may become viable again, unless connd
+  /// reported that it is dead (``NotViableReason/invalidated(_:)``).
   case notViable(NotViableReason)
   /// The kernel now prefers another path. By default connd has the connection destroyed a second
   /// later, unless the better path is gone by then or the connection's socket shows that it is
@@ -19,7 +20,9 @@ public import Connectivity
   /// No better path exists any more: the kernel prefers this connection's path again, or a new
   /// connection uses the better path.
   case betterPathGone
-  /// connd reported that the connection is dead or in doubt. The library then reacts as configured.
+  /// connd reported that the connection is dead (`destroy`), in doubt (`advise`) or to be replaced
+  /// (`drain`): see ``InvalidationError/severity``. The library reacts as configured. A dead
+  /// connection is then also ``notViable(_:)``; one with a better path still works.
   case invalidated(InvalidationError)
   /// connd asked whether the peer is alive, and the library sends a probe (E4).
   case asked
@@ -36,6 +39,16 @@ public import Connectivity
     case path(KernelPath.Reason?)
     /// connd reported that the connection is dead.
     case invalidated(Invalidation.Reason)
+  }
+}
+
+extension ConnectionEvent.NotViableReason: CustomStringConvertible {
+  /// The reason in a few words. The wording may change.
+  public var description: String {
+    switch self {
+    case .path(let reason): reason?.text ?? "unknown"
+    case .invalidated(let reason): reason.text
+    }
   }
 }
 

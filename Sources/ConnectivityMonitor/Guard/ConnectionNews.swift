@@ -43,12 +43,11 @@ package struct ConnectionNews: Sendable {
     if case .betterPathGone = event { events += self.betterPath(false) }
     guard let invalidation = access.invalidation(by: event) else { return events }
     events.append(.invalidated(invalidation))
-    if invalidation.reason == .betterPath { events += self.betterPath(true) }
+    if invalidation.reason == .betterPath { return events + self.betterPath(true) }
     if invalidation.severity == .destroy {
       self.invalidation = invalidation
       return events + self.viability(.invalidated(invalidation.reason))
     }
-    if invalidation.reason == .betterPath { return events }
     return events + self.viability(Self.obstacle(on: invalidation.path))
   }
 

@@ -9,9 +9,10 @@ private import LinuxSupport
 #endif
 
 extension SocketOptions {
-  /// Ends a TCP connection like a reset by the peer (R4). If it were only shut down, a reader could
-  /// take a cut response for a complete one. If it were only disconnected, a program that polls for
-  /// input alone would spin. The owner must still close the descriptor.
+  /// Ends a TCP connection like a reset by the peer (R4): with `ECONNRESET`, or `EPIPE`. If it were
+  /// only shut down, a reader could take a cut response for a complete one. If it were only
+  /// disconnected, a program that polls for input alone would spin. The owner must still close the
+  /// descriptor.
   ///
   /// - Parameter link: The index of the link that the connection was made on, or `nil` if unknown.
   ///   The reset leaves by this link or not at all. On another link, its source address would be

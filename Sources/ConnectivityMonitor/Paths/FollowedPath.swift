@@ -13,7 +13,6 @@ struct FollowedPath: FollowedState {
   /// The name of the link that the traffic is bound to, or `nil` if it is not.
   let link: String?
   private var outage = Outage()
-  private(set) var foreign: ForeignNamespace?
 
   init(to destination: IPAddress, mark: UInt32, via link: String?) {
     self.destination = destination
@@ -32,10 +31,12 @@ struct FollowedPath: FollowedState {
   /// Returns no event, because connd's first message follows immediately.
   mutating func accepted() -> PathEvent? { nil }
 
+  mutating func accepted(by foreign: ForeignNamespace) -> PathEvent? {
+    self.outage.accepted(by: foreign).map { _ in .lost }
+  }
+
   mutating func received(_ message: [UInt8]) throws -> PathEvent? {
     let response = try Connectivity_V1_WatchPathResponse(serializedBytes: message)
-    self.foreign = ForeignNamespace(of: response.networkNamespace)
-    if let foreign { return self.outage.received(from: foreign).map { _ in .lost } }
     let path = NetworkPath(try KernelPath(response.path), family: self.destination.family)
     _ = self.outage.accepted()
     self.outage.received()

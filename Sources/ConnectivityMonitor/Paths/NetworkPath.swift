@@ -117,7 +117,7 @@ extension NetworkPath {
   public var isConstrained: Bool { self.path?.isConstrained ?? false }
 
   /// How far programs should save data. It is `ultra` for 2G and for satellite links.
-  public var constraint: ConstraintLevel { self.path?.constraint ?? .none }
+  public var constraint: ConstraintLevel { self.path?.constraint ?? .unconstrained }
   /// The medium of the lowest link of the path, or `unknown` without a path.
   public var medium: NetworkMedium { self.path?.medium ?? .unknown }
   /// The name of the outgoing link, the top of a stack, or `nil` without a path. Also set if the

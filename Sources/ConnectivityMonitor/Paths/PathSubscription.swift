@@ -64,7 +64,8 @@ extension PathMonitor {
     case .destination(let destination, let mark, let link):
       let path = FollowedPath(to: destination, mark: mark, via: link)
       let follower = Follower(
-        path, socket: self.socket.path, through: connector, logger: self.logger)
+        path, socket: self.socket.path, through: connector, of: ProcessNamespace.own,
+        logger: self.logger)
       try? await follower.run { teller.tell($0) }
     }
     teller.finish()

@@ -38,10 +38,9 @@ final class PathTeller: Sendable {
       self.put(interrupted ? [.interrupted, path] : [path])
     case .found:
       // The path may have been reported as unknown in the meantime. Before connd's first report, no
-      // path is known.
+      // path is known. Changes during the absence follow immediately.
       guard let known = self.state.withLock({ $0.known }) else { return }
-      self.stopTimer(knowing: known)
-      self.put([known])
+      self.replaceTimer(after: Self.maxCatchUp) { [put] in put([known]) }
     case .lost:
       if self.state.withLock({ $0.known }) == nil {
         self.stopTimer(knowing: nil)
@@ -57,8 +56,17 @@ final class PathTeller: Sendable {
     self.stopTimer(knowing: nil)
   }
 
+  /// How long connd may take, after it is back, to report the changes that the client has missed.
+  /// A guess: it sends them when it accepts the request.
+  private static let maxCatchUp = Duration.milliseconds(100)
+
   private func beginAbsence() {
-    let timer = self.startTimer(self.maxWait) { [put] in put([.unknown]) }
+    self.replaceTimer(after: self.maxWait) { [put] in put([.unknown]) }
+  }
+
+  /// Starts a timer instead of the running one.
+  private func replaceTimer(after delay: Duration, _ work: @escaping @Sendable () -> Void) {
+    let timer = self.startTimer(delay, work)
     let old = self.state.withLock { state in
       defer { state.timer = timer }
       return state.timer

@@ -1,3 +1,5 @@
+private import ConnectivityProtobuf
+private import ConnectivityProtocol
 package import GRPCCore
 internal import Logging
 private import Synchronization
@@ -11,11 +13,11 @@ package protocol FollowedState: Sendable {
   var request: [UInt8] { get }
   /// Records that connd accepted the request. Returns the event to report, if any.
   mutating func accepted() -> Event?
-  /// Reads a message from connd. Returns the event to report, if any. A connd in another network
-  /// namespace is reported as a loss at its first message, and then ignored.
+  /// Records that a connd in another network namespace accepted the request, which is as good as
+  /// absent (C7). Returns the event to report, if any.
+  mutating func accepted(by foreign: ForeignNamespace) -> Event?
+  /// Reads a message from connd. Returns the event to report, if any.
   mutating func received(_ message: [UInt8]) throws -> Event?
-  /// connd's network namespace, if the last message came from another namespace.
-  var foreign: ForeignNamespace? { get }
   /// Records a lost connection. Returns the event to report, if any, and the next pause.
   mutating func lost(_ error: any Error) -> (Event?, pause: Duration)
 }
@@ -27,16 +29,23 @@ package protocol FollowedState: Sendable {
 package final class Follower<State: FollowedState>: Sendable {
   private let socket: String
   private let connector: Connector
+  private let namespace: UInt64?
   private let state: Mutex<State>
   private let log: AbsenceLog
 
   /// - Parameters:
   ///   - socket: The path of connd's socket.
   ///   - connector: Makes the connections.
+  ///   - namespace: The inode of the network namespace to follow. A connd in another one is reported
+  ///     as a loss, and its messages are ignored. `nil` follows any connd.
   ///   - logger: Logs when connd goes away, and when it is back.
-  init(_ state: State, socket: String, through connector: Connector, logger: Logger? = nil) {
+  init(
+    _ state: State, socket: String, through connector: Connector, of namespace: UInt64? = nil,
+    logger: Logger? = nil
+  ) {
     self.socket = socket
     self.connector = connector
+    self.namespace = namespace
     self.state = Mutex(state)
     self.log = AbsenceLog(logger)
   }
@@ -51,13 +60,17 @@ package final class Follower<State: FollowedState>: Sendable {
   package func run(_ tell: Receiver) async throws {
     try await self.connector.repeating(at: self.socket) {
       let request = self.state.withLock { $0.request }
+      var foreign: ForeignNamespace?
       try await self.connector.stream(State.method, request, at: self.socket) {
-        self.log.found()
-        try await self.report(self.state.withLock { $0.accepted() }, to: tell)
+        foreign = try await self.foreignNamespace()
+        if let foreign { self.log.lost(foreign.error) } else { self.log.found() }
+        try await self.report(
+          self.state.withLock { [foreign] state in
+            if let foreign { state.accepted(by: foreign) } else { state.accepted() }
+          }, to: tell)
       } _: { message in
-        let (event, foreign) = try self.state.withLock { (try $0.received(message), $0.foreign) }
-        if let foreign { self.log.lost(foreign.error) }
-        try await self.report(event, to: tell)
+        guard foreign == nil else { return }
+        try await self.report(try self.state.withLock { try $0.received(message) }, to: tell)
       }
     } lost: { error in
       let (event, pause) = self.state.withLock { $0.lost(error) }
@@ -65,6 +78,21 @@ package final class Follower<State: FollowedState>: Sendable {
       if let event { try await tell(event) }
       return pause
     }
+  }
+
+  /// Returns connd's network namespace if it is not the one to follow. A resumed stream may begin
+  /// with changes that do not name it, or with none.
+  private func foreignNamespace() async throws -> ForeignNamespace? {
+    guard let own = self.namespace else { return nil }
+    var foreign: ForeignNamespace?
+    try await self.connector.stream(
+      Connectivity_V1_Connectivity.Method.GetStatus.descriptor, [], at: self.socket
+    ) {
+    } _: { message in
+      let status = try Connectivity_V1_Status(serializedBytes: message)
+      foreign = ForeignNamespace(of: status.networkNamespace, own: own)
+    }
+    return foreign
   }
 
   private func report(_ event: State.Event?, to tell: Receiver) async throws {

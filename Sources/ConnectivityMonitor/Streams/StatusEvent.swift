@@ -13,7 +13,7 @@ public import Connectivity
   case disconnected(ConndError)
   /// connd is back. Contains the last generation received, after which changes continue, or `nil`
   /// before the first.
-  case resumed(UInt64?)
+  case resumed(after: UInt64?)
 }
 
 extension StatusEvent {

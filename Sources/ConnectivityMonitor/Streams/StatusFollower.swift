@@ -27,7 +27,7 @@ extension Follower<FollowedStatus> {
     kinds: Set<StatusEvent.Kind> = [], of namespace: UInt64? = nil, logger: Logger? = nil
   ) {
     self.init(
-      FollowedStatus(since: since, kinds, of: namespace), socket: socket, through: connector,
+      FollowedStatus(since: since, kinds), socket: socket, through: connector, of: namespace,
       logger: logger)
   }
 }
@@ -40,16 +40,10 @@ package struct FollowedStatus: FollowedState {
   /// The last generation received.
   private(set) var generation: UInt64?
   private var outage = Outage()
-  /// The network namespace to follow, or `nil` for any.
-  private let namespace: UInt64?
-  package private(set) var foreign: ForeignNamespace?
 
-  init(
-    since generation: UInt64?, _ kinds: Set<StatusEvent.Kind> = [], of namespace: UInt64? = nil
-  ) {
+  init(since generation: UInt64?, _ kinds: Set<StatusEvent.Kind> = []) {
     self.generation = generation
     self.kinds = kinds
-    self.namespace = namespace
   }
 
   package var request: [UInt8] {
@@ -60,19 +54,17 @@ package struct FollowedStatus: FollowedState {
   }
 
   package mutating func accepted() -> StatusEvent? {
-    self.foreign = nil
-    return self.outage.accepted() ? .resumed(self.generation) : nil
+    self.outage.accepted() ? .resumed(after: self.generation) : nil
+  }
+
+  package mutating func accepted(by foreign: ForeignNamespace) -> StatusEvent? {
+    self.outage.accepted(by: foreign).map { .disconnected($0) }
   }
 
   /// An unknown message from a newer connd only advances the generation.
   package mutating func received(_ message: [UInt8]) throws -> StatusEvent? {
     let response = try Connectivity_V1_WatchResponse(serializedBytes: message)
     let event = try WatchEvent(response)
-    // The first message of a stream contains a status, which names the namespace.
-    if let connd = response.networkNamespace, connd != 0 {
-      self.foreign = ForeignNamespace(of: connd, own: self.namespace)
-    }
-    if let foreign { return self.outage.received(from: foreign).map { .disconnected($0) } }
     self.generation = response.generation
     self.outage.received()
     return event.map { StatusEvent($0) }

@@ -8,7 +8,7 @@ extension NetworkCategory: ClosestWireEnum {
 
   package var wireValue: Connectivity_V1_Category {
     switch self {
-    case .none: .none
+    case .offline: .none
     case .wifi: .wifi
     case .cellular: .cellular
     case .wired: .wired
@@ -23,7 +23,7 @@ extension ThreeWayCategory: ClosestWireEnum {
 
   package var wireValue: Connectivity_V1_ThreeWayCategory {
     switch self {
-    case .none: .none
+    case .offline: .none
     case .wifi: .wifi
     case .cellular: .cellular
     case .unknown: .unknown
@@ -164,7 +164,7 @@ extension ConstraintLevel: ClosestWireEnum {
 
   package var wireValue: Connectivity_V1_ConstraintLevel {
     switch self {
-    case .none: .unspecified
+    case .unconstrained: .unspecified
     case .constrained: .constrained
     case .ultra: .ultraConstrained
     }

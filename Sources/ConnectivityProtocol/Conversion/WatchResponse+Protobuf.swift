@@ -38,17 +38,6 @@ extension Connectivity_V1_WatchResponse {
     message.gap.status = Connectivity_V1_Status(snapshot, networkNamespace: networkNamespace)
     return message
   }
-
-  /// The inode of connd's namespace (0 if unknown), or `nil` if the message contains no status.
-  public var networkNamespace: UInt64? {
-    switch self.event {
-    case .snapshot(let snapshot): snapshot.status.networkNamespace
-    case .transition(let transition): transition.status.networkNamespace
-    case .path(let change): change.status.networkNamespace
-    case .gap(let gap): gap.status.networkNamespace
-    case .invalidation, .dns, nil: nil
-    }
-  }
 }
 
 /// The content of a message of `Watch`.

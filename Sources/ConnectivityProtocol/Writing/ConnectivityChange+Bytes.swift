@@ -128,7 +128,7 @@ extension ProtobufWriter {
   }
 
   private mutating func write(_ level: ConstraintLevel, as field: UInt32) {
-    if level != .none {
+    if level != .unconstrained {
       self.write(present: Connectivity_V1_ConstraintLevel(level), as: field)
     }
   }

@@ -209,10 +209,11 @@ package struct PathClassifier: Hashable, Sendable {
       of: chain, medium: medium,
       statedByConfiguration: rules.lazy.compactMap(\.expensive).first,
       statedByUser: self.overrides.stated(of: chain, on: network, \.expensive?.isOn))
-    let least: ConstraintLevel = chain.contains { $0.modem?.isSlow == true } ? .ultra : .none
+    let least: ConstraintLevel =
+      chain.contains { $0.modem?.isSlow == true } ? .ultra : .unconstrained
     // A user's wish to save data on a slow link does not lower its level to constrained.
     let stated = self.overrides.stated(of: chain, on: network, \.constrained?.isOn).map {
-      $0 ? least == .none ? ConstraintLevel.constrained : least : .none
+      $0 ? least == .unconstrained ? ConstraintLevel.constrained : least : .unconstrained
     }
     return (evidence, rules.lazy.compactMap(\.constraint).first ?? stated ?? least)
   }

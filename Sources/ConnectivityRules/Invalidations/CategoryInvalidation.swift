@@ -53,7 +53,7 @@ struct CategoryInvalidation: Hashable, Sendable {
         return policy.categoryChanged
       }
       self.base?.isInDoubt = !isBack
-      if status.category != .none { self.base?.hasSuccessors = !isBack }
+      if status.category != .offline { self.base?.hasSuccessors = !isBack }
       return .advise
     }
     if let base = self.base, base.isInDoubt {
@@ -63,7 +63,7 @@ struct CategoryInvalidation: Hashable, Sendable {
       // they receive the invalidation of that path. The category `none` is an exception: channels
       // that were made after `none` ended have lost their path.
       let isBack =
-        status.category == base.category && !(base.category == .none && base.hasSuccessors)
+        status.category == base.category && !(base.category == .offline && base.hasSuccessors)
       return isBack ? nil : policy.categoryChanged
     }
     // The category is the same, but it may come from another path now.

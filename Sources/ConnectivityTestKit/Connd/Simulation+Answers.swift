@@ -99,7 +99,7 @@ extension Connectivity_V1_Link {
       case .up: .up
       }
     if let isExpensive = network.isExpensive { self.expensive = isExpensive }
-    self.constrained = network.constraint != .none
+    self.constrained = network.constraint != .unconstrained
     if self.constrained {
       self.constraintLevel = Connectivity_V1_ConstraintLevel(network.constraint)
     }

@@ -28,7 +28,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
-DEADLINE = 10  # seconds: limits a hang, nothing is measured
+DEADLINE = 60  # seconds: limits a hang, nothing is measured
 SERVICES = {
     "connectivity.v1.Connectivity": pb, "connectivity.v1.Costs": costs_pb2,
     "connectivity.v1.Diagnostics": diagnostics_pb2,

@@ -22,7 +22,7 @@ from connectivity.v1 import connectivity_pb2, costs_pb2, diagnostics_pb2
 from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, message_factory, timestamp_pb2
 from google.protobuf.descriptor import FieldDescriptor
 
-DEADLINE = 10  # seconds: limits a hang, nothing is measured
+DEADLINE = 60  # seconds: limits a hang, nothing is measured
 PACKAGE = "connectivity.v1"
 TEXT = "from a later version"
 # Nothing may be added to these: an older client would ignore it, and end more connections.

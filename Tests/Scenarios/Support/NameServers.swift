@@ -36,7 +36,10 @@ final class NameServers {
   }
 
   /// Rewrites the resolver's file, as a network manager does.
-  func use(_ server: String) throws {
-    try self.lab.directory.write("nameserver \(server)\n", to: "resolv.conf")
+  ///
+  /// - Parameter options: the resolver's options, as in resolv.conf(5).
+  func use(_ server: String, options: String? = nil) throws {
+    let line = options.map { "options \($0)\n" } ?? ""
+    try self.lab.directory.write("nameserver \(server)\n" + line, to: "resolv.conf")
   }
 }

@@ -38,7 +38,7 @@ struct ConversionTests {
     var model = RandomModel(seed: 1)
     let snapshot = model.snapshot()
     let change = ConnectivityChange.Transition(
-      from: .none, to: .wifi, bounced: false, cause: model.cause(), time: model.time(),
+      from: .offline, to: .wifi, bounced: false, cause: model.cause(), time: model.time(),
       snapshot: snapshot)
     let message = Connectivity_V1_WatchResponse(.transition(change))
     #expect(message.generation == snapshot.generation)

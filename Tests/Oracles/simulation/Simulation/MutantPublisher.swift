@@ -30,7 +30,7 @@ final class MutantPublisher: Publisher {
     self.count += changes.count
     var changes = self.mutated(changes)
     if self.mutation == .holdsBackLoss || self.mutation == .holdsBackGain {
-      let isLoss = changes.contains { $0.snapshot?.status.category == NetworkCategory.none }
+      let isLoss = changes.contains { $0.snapshot?.status.category == NetworkCategory.offline }
       let isHeld = isLoss == (self.mutation == .holdsBackLoss)
       (changes, self.late) = isHeld ? ([], self.late + changes) : (self.late + changes, [])
     }
@@ -80,7 +80,7 @@ final class MutantPublisher: Publisher {
     guard case .transition(var transition) = change, transition.to == .unknown else {
       return change
     }
-    transition.to = .none
+    transition.to = .offline
     transition.snapshot.status = ConnectivityStatus(
       ipv4: .unsatisfied(.kernelUnavailable), ipv6: .unsatisfied(.kernelUnavailable),
       preferred: .ipv4)

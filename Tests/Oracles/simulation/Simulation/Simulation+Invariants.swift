@@ -96,7 +96,7 @@ extension Simulation {
     case .transition(let transition):
       if transition.to == self.record.advised?.category {
         self.record.advised = nil
-      } else if transition.from != transition.to, transition.from != .none,
+      } else if transition.from != transition.to, transition.from != .offline,
         transition.from != .unknown, self.record.advised == nil
       {
         self.record.advised = (self.now, transition.from)
@@ -111,7 +111,7 @@ extension Simulation {
   private func lookAtTransitions(_ changes: [ConnectivityChange]) {
     for (index, change) in changes.enumerated() {
       guard case .transition(let transition) = change, transition.from != transition.to,
-        ![transition.from, transition.to].contains(where: { $0 == .none || $0 == .unknown })
+        ![transition.from, transition.to].contains(where: { $0 == .offline || $0 == .unknown })
       else { continue }
       let next = changes[(index + 1)...].prefix { $0.snapshot == nil }
       let isReported = next.contains { change in

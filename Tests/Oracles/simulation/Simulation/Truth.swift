@@ -4,7 +4,7 @@ import ConnectivityRules
 /// The truth about the model network.
 struct Truth {
   private(set) var paths: [AddressFamily: KernelPath] = [:]
-  private(set) var category = NetworkCategory.none
+  private(set) var category = NetworkCategory.offline
 
   mutating func follow(_ network: ModelNetwork, _ configuration: DefaultDestination) {
     for family in AddressFamily.allCases {
@@ -19,7 +19,7 @@ struct Truth {
       $0.status == .satisfied
     }
     switch satisfied?.medium {
-    case nil: return .none
+    case nil: return .offline
     case .wired: return .wired
     case .wifi: return .wifi
     case .cellular: return .cellular

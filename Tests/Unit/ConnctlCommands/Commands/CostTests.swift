@@ -131,7 +131,7 @@ struct CostTests {
     }
     #expect(
       CostEvidence(.unknown, .none).sentence(about: "eth0")
-        == "eth0 may be metered: nothing says so")
+        == "it is unknown whether eth0 is metered: nothing says so")
     let network = try await connctl("metered", "--network", "Home")
     #expect(network.status == 64 && network.screen.errors.contains("add on, off or auto"))
   }

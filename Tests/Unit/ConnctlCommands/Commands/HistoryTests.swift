@@ -61,8 +61,8 @@ struct HistoryTests {
     response.paths = said.map { generation, user, isOn in
       var change = ConnectivityChange.PathChange.sample
       change.snapshot.generation = generation
-      change.snapshot.status.ipv4.constraint = isOn ? .constrained : .none
-      change.snapshot.status.ipv6.constraint = isOn ? .constrained : .none
+      change.snapshot.status.ipv4.constraint = isOn ? .constrained : .unconstrained
+      change.snapshot.status.ipv6.constraint = isOn ? .constrained : .unconstrained
       change.cause = ChangeCause(
         .user, "constrainedSet", message: "uid \(user)", interface: "wlan0")
       return Connectivity_V1_PathChange(change)

@@ -169,7 +169,7 @@ struct JSONShapeTests {
 
   @Test("watch: a connection event has no JSON")
   func connection() {
-    #expect(JSON.event(.resumed(3)) == nil)
+    #expect(JSON.event(.resumed(after: 3)) == nil)
     #expect(JSON.event(.disconnected(.notAvailable(""))) == nil)
   }
 

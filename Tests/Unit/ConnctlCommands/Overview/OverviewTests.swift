@@ -229,7 +229,7 @@ struct OverviewTests {
     #expect(overview.changes.count == 1)
     overview.take(.disconnected(.notAvailable("it is gone")))
     #expect(overview.remark == "connd went away (it is gone); waiting for it")
-    overview.take(.resumed(18))
+    overview.take(.resumed(after: 18))
     #expect(overview.remark == nil)
     overview.take(.gap(.sample(40)))
     #expect(overview.snapshot.generation == 40)

@@ -140,7 +140,7 @@ struct ConditionTests {
     }
     let expected: [Condition.Subject] =
       switch category {
-      case .none: [.none]
+      case .offline: [.none]
       case .wifi: [.online, .wifi]
       case .cellular: [.online, .cellular]
       case .wired: [.online, .wired]

@@ -37,7 +37,7 @@ struct StatusFollowerTests {
         await Gate().pass()
       }
       try await first.serving(socket) {
-        #expect(await events.next() == .resumed(nil))
+        #expect(await events.next() == .resumed(after: nil))
         #expect(await events.next() == .snapshot(.sample))
       }
       let lost = await events.next()
@@ -51,7 +51,7 @@ struct StatusFollowerTests {
         await Gate().pass()
       }
       try await second.serving(socket) {
-        #expect(await events.next() == .resumed(17))
+        #expect(await events.next() == .resumed(after: 17))
         #expect(await events.next() == .change(.transition(.sample)))
       }
     }
@@ -105,13 +105,13 @@ struct ProgressTests {
         .milliseconds(1_600), .milliseconds(3_200), .milliseconds(6_400), .milliseconds(12_800),
         .milliseconds(25_600), .milliseconds(51_200), .seconds(60),
       ])
-    #expect(progress.accepted() == .resumed(nil))
+    #expect(progress.accepted() == .resumed(after: nil))
     #expect(progress.accepted() == nil)
     #expect(try progress.received(.snapshot(.sample)) == .snapshot(.sample))
     let (event, pause) = progress.lost(error)
     #expect(event == .disconnected(error))
     #expect(pause == .milliseconds(100))
-    #expect(progress.accepted() == .resumed(17))
+    #expect(progress.accepted() == .resumed(after: 17))
   }
 
   @Test("an event of a newer connd is skipped, and not requested again")

@@ -59,7 +59,7 @@ extension ConnectivityStatus {
 
 extension ConnectivityChange.Transition {
   static let sample = ConnectivityChange.Transition(
-    from: .wifi, to: .none, bounced: false,
+    from: .wifi, to: .offline, bounced: false,
     cause: ChangeCause(.link, "carrierLost", message: "RTM_NEWLINK", interface: "wlan0"),
     time: .sample, snapshot: .sample(18, .offline))
 

@@ -70,7 +70,7 @@ extension TextTests {
   ) {
     var status = ConnectivityStatus.sample
     (status.ipv4.costsMoney, status.ipv4.constraint) = (
-      isMetered, isConstrained ? .constrained : .none
+      isMetered, isConstrained ? .constrained : .unconstrained
     )
     let user = change == "choiceEnded" ? nil : "uid 4294967290"
     let cause = ChangeCause(.user, change, message: user, interface: "wlan0")

@@ -89,7 +89,7 @@ struct TextTests {
     let events: [StatusEvent] = [
       .snapshot(.sample), .change(.transition(.sample)), .change(.transition(.bounce)),
       .change(.path(.sample)), .change(.invalidation(.sample)),
-      .change(.invalidation(.everything)), .gap(.sample), .resumed(1),
+      .change(.invalidation(.everything)), .gap(.sample), .resumed(after: 1),
     ]
     expectLines(
       events.flatMap { self.style.event($0, now: .sample) },

@@ -25,8 +25,8 @@ struct TimelineTests {
   }
 
   private static let entries = [
-    transition(.wired, .none, 0), invalidation(.destroy, 0), invalidation(.destroy, 0),
-    transition(.none, .wifi, 2), transition(.wifi, .wired, 900), invalidation(.drain, 900),
+    transition(.wired, .offline, 0), invalidation(.destroy, 0), invalidation(.destroy, 0),
+    transition(.offline, .wifi, 2), transition(.wifi, .wired, 900), invalidation(.drain, 900),
     transition(.wired, .wired, 2000, bounced: true), transition(.wired, .cellular, 3000),
     invalidation(.advise, 3000),
   ]
@@ -59,7 +59,7 @@ struct TimelineTests {
   @Test("more than nine events in a column are shown as +")
   func many() {
     let many =
-      [Self.transition(.wired, .none, 0)] + (0..<12).map { _ in Self.invalidation(.destroy, 1) }
+      [Self.transition(.wired, .offline, 0)] + (0..<12).map { _ in Self.invalidation(.destroy, 1) }
     let line = self.lines(many).first { $0.hasPrefix("end ") }
     #expect(line?.contains("+") == true)
   }
@@ -68,7 +68,7 @@ struct TimelineTests {
   func edges() {
     #expect(Timeline([], until: .sample) == nil)
     for seconds in [0, 1, -500] as [Int64] {
-      let lines = self.lines([Self.transition(.wired, .none, 0)], until: seconds)
+      let lines = self.lines([Self.transition(.wired, .offline, 0)], until: seconds)
       #expect(lines.count == 6, "\(lines)")
       #expect(lines.allSatisfy { $0.count <= 80 })
     }

@@ -120,7 +120,7 @@ struct UnusedLinkTests {
       try Style.plain(width: .max).explanation(
         Self.explanation(.noRoute), host: nil, status: blocked
       ).first
-        == "IPv4 traffic leaves by vlan10 (wired), the only link with an IPv4 route. IPv6 traffic does not leave: a prohibit route."
+        == "IPv4 traffic leaves by vlan10 (wired), the only link with an IPv4 route. IPv6 traffic does not leave: a prohibit rule or route."
     )
     #expect(
       try first(.noRoute)
@@ -224,7 +224,9 @@ struct UnusedLinkTests {
     #expect(try first(path) == "No traffic leaves: wlan0 is dormant.")
     path.reason = .noSourceAddress
     #expect(try first(path) == "No traffic leaves: wlan0 has no usable source address.")
-    #expect(try first(path, master: "br0") == "No traffic leaves: wlan0 is a port of br0.")
+    #expect(
+      try first(path, master: "br0")
+        == "No traffic leaves: wlan0 has no usable source address (wlan0 is a port of br0).")
     #expect(
       try first(.unsatisfied(.noRoute), host: "192.0.2.1")
         == "No traffic to 192.0.2.1 leaves: no route.")

@@ -131,7 +131,7 @@ struct NetworkNamespaceTests {
     #expect(self.own != 0)
     let snapshot = TransitionDetector().snapshot
     let transition = ConnectivityChange.Transition(
-      from: .none, to: .wifi, bounced: false, cause: ChangeCause(.start, "started"),
+      from: .offline, to: .wifi, bounced: false, cause: ChangeCause(.start, "started"),
       time: WallTime(microseconds: 0), snapshot: snapshot)
     let change = ConnectivityChange.PathChange(
       cause: ChangeCause(.start, "started"), time: WallTime(microseconds: 0), snapshot: snapshot)

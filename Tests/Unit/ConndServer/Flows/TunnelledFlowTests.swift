@@ -86,7 +86,7 @@ struct TunnelledFlowTests {
     var loop = try self.loopWithDeadTunnel()
     try loop.kernel.lead("0.0.0.0", 0, .over(5, from: "10.0.0.2"))
     #expect(loop.tell() == [])
-    #expect(loop.loop.engine.snapshot.status.category == NetworkCategory.none)
+    #expect(loop.loop.engine.snapshot.status.category == NetworkCategory.offline)
     #expect(loop.invalidations == ["advise interfaceLost", "advise categoryChanged"])
     loop.kernel.addLink(3, "eth1")
     #expect(loop.tell() == [])

@@ -76,7 +76,7 @@ struct EngineTests {
     var engine = Engine(Configuration(), restored: nil)
     #expect(
       try self.step(&engine, .start, 0).changes.first?.snapshot?.status.category
-        == NetworkCategory.none)
+        == NetworkCategory.offline)
   }
 
   @Test("K6 the chain is followed to the bottom, even through a tunnel's remote end")
@@ -309,7 +309,7 @@ struct EngineTests {
       Issue.record("\(step.changes)")
       return
     }
-    #expect(transition.to == NetworkCategory.none && transition.cause.change == "routeExpired")
+    #expect(transition.to == NetworkCategory.offline && transition.cause.change == "routeExpired")
     // The remaining deadline is the grace period's (I10).
     #expect(engine.deadline?.due == self.second(32) && engine.deadline?.trigger == .timer)
   }

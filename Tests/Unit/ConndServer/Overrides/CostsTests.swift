@@ -276,7 +276,9 @@ struct CostsTests {
   @Test("the configuration takes precedence over a user's override, and the answer names the entry")
   mutating func overruled() throws {
     var configuration = Configuration()
-    configuration.links = LinkPolicy([.init(match: "eth*", constraint: ConstraintLevel.none)])
+    configuration.links = LinkPolicy([
+      .init(match: "eth*", constraint: ConstraintLevel.unconstrained)
+    ])
     self.loop.loop.take(.configure(configuration, .unheard))
     #expect(try self.set(.link("eth0"), constrained: .on) == "eth*")
     #expect(try self.set(.network("192.0.2.1"), constrained: .on) == "eth*")

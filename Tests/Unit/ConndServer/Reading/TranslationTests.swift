@@ -107,7 +107,7 @@ struct TranslationTests {
     try loop.kernel.cut("::", 0)
     #expect(loop.tell() == ["1 advise interfaceLost"])
     #expect(self.path(loop).status == .requiresConnection && self.path(loop).reason == .noRoute)
-    #expect(loop.loop.engine.snapshot.status.category == NetworkCategory.none)
+    #expect(loop.loop.engine.snapshot.status.category == NetworkCategory.offline)
     #expect(loop.turn(after: .milliseconds(900)) == [])
     try loop.kernel.lead("::", 0, Self.byWifi)
     #expect(loop.tell().first?.hasPrefix("1 path") == true)

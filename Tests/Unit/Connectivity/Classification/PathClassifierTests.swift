@@ -73,7 +73,7 @@ struct PathClassifierTests {
         destination: Self.probe, answer: Self.route(),
         links: [LinkClassifierTests.link("wlan0", device: Device(type: "wlan"), state: .dormant)]))
     let status = ConnectivityStatus(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
-    #expect(status.category == .none)
+    #expect(status.category == .offline)
     #expect(status.interface == "wlan0")
   }
 
@@ -195,11 +195,11 @@ struct PathClassifierTests {
         PathFacts(destination: Self.probe, answer: Self.route(), links: [wwan])
       ).constraint
     }
-    #expect([nil, .third, .fourth, .fifth].allSatisfy { level($0) == .none })
+    #expect([nil, .third, .fourth, .fifth].allSatisfy { level($0) == .unconstrained })
     #expect(level(.second) == .ultra)
-    #expect(level(.second, ConstraintLevel.none) == .none)
+    #expect(level(.second, .unconstrained) == .unconstrained)
     #expect(level(.fourth, .ultra) == .ultra)
-    #expect(level(.second, nil, .off) == .none)
+    #expect(level(.second, nil, .off) == .unconstrained)
     // Saving data on 2G saves no less than 2G asks for.
     #expect(level(.second, nil, .on) == .ultra)
     #expect(level(.fourth, nil, .on) == .constrained)

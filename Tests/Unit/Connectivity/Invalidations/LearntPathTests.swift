@@ -40,7 +40,7 @@ struct LearntPathTests {
     return step.changes.map { change in
       switch change {
       case .transition(let transition): "\(transition.from)>\(transition.to)"
-      case .path(let path): "path \(path.snapshot.status.category)"
+      case .path(let path): "path \(path.snapshot.status.category.rawValue)"
       case .invalidation(let told): "\(told.severity) \(told.reason)"
       case .dns: "dns"
       @unknown default: "?"

@@ -6,12 +6,12 @@ struct CategoryTests {
   /// Rule K1's table, row by row: reachable, connectionRequired, isWWAN, and the three-way
   /// category.
   static let table: [(Bool, Bool, Bool, ThreeWayCategory)] = [
-    (false, false, false, .none),
-    (false, false, true, .none),
-    (false, true, false, .none),
-    (false, true, true, .none),
-    (true, true, false, .none),
-    (true, true, true, .none),
+    (false, false, false, .offline),
+    (false, false, true, .offline),
+    (false, true, false, .offline),
+    (false, true, true, .offline),
+    (true, true, false, .offline),
+    (true, true, true, .offline),
     (true, false, true, .cellular),
     (true, false, false, .wifi),
   ]
@@ -41,6 +41,6 @@ struct CategoryTests {
   func online() {
     #expect(NetworkCategory.unknown.isOnline)
     #expect(NetworkCategory.unknown.threeWay == .unknown)
-    #expect(NetworkCategory.allCases.filter { !$0.isOnline } == [.none])
+    #expect(NetworkCategory.allCases.filter { !$0.isOnline } == [.offline])
   }
 }

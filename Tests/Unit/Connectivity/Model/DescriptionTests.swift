@@ -67,7 +67,7 @@ struct DescriptionTests {
       (
         ConnectivityChange.transition(
           ConnectivityChange.Transition(
-            from: .wired, to: .none, bounced: false, cause: Self.carrierLost,
+            from: .wired, to: .offline, bounced: false, cause: Self.carrierLost,
             time: WallTime(microseconds: 0), snapshot: Self.snapshot)),
         "wired → none: carrier lost on eth0 (RTM_NEWLINK)"
       ),

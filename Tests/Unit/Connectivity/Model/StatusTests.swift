@@ -22,9 +22,9 @@ struct StatusTests {
       (none, cellular, .ipv4, .ipv6, .cellular),
       (dialling, wifi, .ipv4, .ipv6, .wifi),
       (wifi, dialling, .ipv6, .ipv4, .wifi),
-      (none, dialling, .ipv4, .ipv6, .none),
-      (none, none, .ipv4, .ipv4, .none),
-      (none, none, .ipv6, .ipv6, .none),
+      (none, dialling, .ipv4, .ipv6, .offline),
+      (none, none, .ipv4, .ipv4, .offline),
+      (none, none, .ipv6, .ipv6, .offline),
       (.unknown, wifi, .ipv4, .ipv6, .wifi),
       (.unknown, .unknown, .ipv4, .ipv4, .unknown),
     ])

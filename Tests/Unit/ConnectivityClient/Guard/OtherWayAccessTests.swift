@@ -10,7 +10,7 @@ struct OtherWayAccessTests {
   ) -> KernelPath {
     KernelPath(
       status: .satisfied, chain: [KernelPath.Link(index: 4, name: "eth1")], medium: medium,
-      isExpensive: costsMoney, constraint: isConstrained ? .constrained : .none)
+      isExpensive: costsMoney, constraint: isConstrained ? .constrained : .unconstrained)
   }
 
   private static let free = path(.wired)

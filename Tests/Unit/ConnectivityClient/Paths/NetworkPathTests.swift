@@ -88,18 +88,18 @@ struct NetworkPathTests {
       (
         ConnectivityStatus(ipv4: PathSample.noCarrier, ipv6: PathSample.none, preferred: .ipv4),
         Facts(
-          status: .requiresConnection, reason: .noCarrier, category: .none, online: false,
+          status: .requiresConnection, reason: .noCarrier, category: .offline, online: false,
           medium: .wifi, interfaces: ["wlan0"])
       ),
       (
         ConnectivityStatus(
           ipv4: PathSample.none, ipv6: .unsatisfied(.prohibited), preferred: .ipv4),
-        Facts(status: .unsatisfied, reason: .noRoute, category: .none, online: false)
+        Facts(status: .unsatisfied, reason: .noRoute, category: .offline, online: false)
       ),
       (
         ConnectivityStatus(
           ipv4: PathSample.none, ipv6: .unsatisfied(.prohibited), preferred: .ipv6),
-        Facts(status: .unsatisfied, reason: .prohibited, category: .none, online: false)
+        Facts(status: .unsatisfied, reason: .prohibited, category: .offline, online: false)
       ),
       // A medium without a category of its own.
       (
@@ -157,12 +157,12 @@ struct NetworkPathTests {
       (
         PathSample.noCarrier, .ipv4,
         Facts(
-          status: .requiresConnection, reason: .noCarrier, category: .none, online: false,
+          status: .requiresConnection, reason: .noCarrier, category: .offline, online: false,
           medium: .wifi, interfaces: ["wlan0"])
       ),
       (
         .unsatisfied(.blackhole), .ipv6,
-        Facts(status: .unsatisfied, reason: .blackhole, category: .none, online: false)
+        Facts(status: .unsatisfied, reason: .blackhole, category: .offline, online: false)
       ),
       (.unknown, .ipv6, Facts(status: .unknown, category: .unknown)),
     ] as [(KernelPath, AddressFamily, Facts)])
@@ -186,7 +186,7 @@ struct NetworkPathTests {
   @Test("T2 an interruption has neither a path nor a reason")
   func interrupted() {
     #expect(
-      Self.facts(.interrupted) == Facts(status: .unsatisfied, category: .none, online: false))
+      Self.facts(.interrupted) == Facts(status: .unsatisfied, category: .offline, online: false))
   }
 
   @Test("equal contents are equal values, different contents are not")

@@ -33,7 +33,7 @@ struct PathMonitorTests {
         #expect(await paths.next() == NetworkPath(Self.wifi))
         call.send(.transition(18, from: .wifi, to: Self.offline))
         #expect(await paths.next() == NetworkPath(Self.offline))
-        call.send(.transition(19, from: .none, to: Self.cellular))
+        call.send(.transition(19, from: .offline, to: Self.cellular))
         #expect(await paths.next() == NetworkPath(Self.cellular))
         let both = PathSample.status(PathSample.cellular, PathSample.wifi6)
         call.send(.path(20, both))
@@ -49,21 +49,29 @@ struct PathMonitorTests {
       let address = try #require(IPAddress("203.0.113.9"))
       let host = PathMonitor(.destination(address, mark: 0), socket: socket, maxWait: Self.forever)
         .makeAsyncIterator().subscription
-      let statuses = StatusStream(socket: socket, events: [.path]).makeAsyncIterator()
-      let events = statuses.subscription.events
-      defer { withExtendedLifetime(statuses) {} }
-      func serve(_ namespace: UInt64, _ generation: UInt64) async throws {
+      var statuses: StatusStream.AsyncIterator?
+      func serve(_ namespace: UInt64) async throws {
         try await PathConnd.serving(socket) { connd in
+          connd.namespace.withLock { $0 = namespace }
+          // It would wait with an event about an absent connd until that is read.
+          let stream =
+            statuses
+            ?? StatusStream(socket: socket, since: 4, events: [.path, .dns]).makeAsyncIterator()
+          statuses = stream
+          let events = stream.subscription.events
           for _ in 0..<2 {
-            let snapshot = PathSample.snapshot(generation, Self.wifi)
             let call = try #require(await connd.watches.next())
-            #expect(!call.request.hasSinceGeneration)
-            call.send(.snapshot(snapshot, networkNamespace: namespace))
-            call.send(.path(generation + 1, Self.cellular))
+            // A resumed stream may begin with a change that does not name the namespace.
+            if call.request.hasSinceGeneration {
+              #expect(call.request.sinceGeneration == 4)
+              call.send(.servers(5, "192.0.2.\(namespace % 200)"))
+            } else {
+              call.send(.snapshot(4, Self.wifi))
+              call.send(.path(6, Self.cellular))
+            }
           }
-          var response = Connectivity_V1_WatchPathResponse(PathSample.wifi)
-          response.networkNamespace = namespace
-          try #require(await connd.pathWatches.next()).send(response)
+          let call = try #require(await connd.pathWatches.next())
+          call.send(Connectivity_V1_WatchPathResponse(PathSample.wifi))
           guard namespace == ProcessNamespace.own else {
             #expect(await system.next() == .unknown)
             #expect(await host.next() == .unknown)
@@ -77,17 +85,17 @@ struct PathMonitorTests {
           }
           #expect(await host.next() == NetworkPath(PathSample.wifi, family: .ipv4))
           while let path = await system.next(), path != NetworkPath(Self.cellular) {}
-          while let event = await events.next(isolation: nil) {
-            if case .change(.path(let change)) = event {
-              #expect(change.snapshot.status == Self.cellular)
-              return
-            }
+          #expect(await events.next(isolation: nil) == .resumed(after: 4))
+          guard case .change(.dns(let change)) = await events.next(isolation: nil) else {
+            Issue.record("no change")
+            return
           }
+          #expect(change.settings.servers.map(\.description) == ["192.0.2.\(namespace % 200)"])
         }
       }
       let own = try #require(ProcessNamespace.own)
-      try await serve(own + 1, 17)
-      try await serve(own, 5)
+      try await serve(own + 1)
+      try await serve(own)
     }
   }
 

@@ -54,9 +54,24 @@ struct PathTellerTests {
     story.pass(.hours(1))
     #expect(story.news == [])
     story.tell(.found)
+    #expect(story.news == [])
+    story.pass(.milliseconds(100))
     #expect(story.news == [Self.wifi])
     story.pass(.hours(1))
     #expect(story.news == [])
+  }
+
+  @Test("C7 the path changed while connd was away → the path before is not reported again")
+  func changedInBetween() {
+    let story = Story()
+    story.tell(.path(Self.wifi, interrupted: false))
+    story.tell(.lost)
+    story.pass(.seconds(2))
+    #expect(story.news == [Self.wifi, .unknown])
+    story.tell(.found)
+    story.tell(.path(Self.cellular, interrupted: false))
+    story.pass(.hours(1))
+    #expect(story.news == [Self.cellular])
   }
 
   @Test("C7 connd is back in time, shown by any message → no report", arguments: [true, false])
@@ -130,14 +145,14 @@ struct StatusReaderTests {
   func events() {
     var reader = StatusReader()
     #expect(reader.read(.disconnected(.notAvailable("gone"))) == .lost)
-    #expect(reader.read(.resumed(nil)) == .found)
+    #expect(reader.read(.resumed(after: nil)) == .found)
     #expect(
       reader.read(.snapshot(PathSample.snapshot(1, Self.wifi)))
         == .path(Self.path, interrupted: false))
     #expect(
       reader.read(.change(.path(PathSample.change(2, Self.wifi))))
         == .path(Self.path, interrupted: false))
-    let transition = PathSample.transition(3, from: .none, to: Self.wifi)
+    let transition = PathSample.transition(3, from: .offline, to: Self.wifi)
     #expect(
       reader.read(.change(.transition(transition))) == .path(Self.path, interrupted: false))
     let bounce = PathSample.transition(4, from: .wifi, to: Self.wifi, bounced: true)
@@ -163,7 +178,7 @@ struct StatusReaderTests {
   func gap(since: Int64, status: ConnectivityStatus, restarted: Bool, interrupted: Bool) {
     var reader = StatusReader()
     _ = reader.read(.snapshot(PathSample.snapshot(1, Self.wifi, since: 5)))
-    if restarted { _ = reader.read(.resumed(1)) }
+    if restarted { _ = reader.read(.resumed(after: 1)) }
     #expect(
       reader.read(.gap(PathSample.snapshot(9, status, since: since)))
         == .path(NetworkPath(status), interrupted: interrupted))

@@ -9,13 +9,16 @@ import Synchronization
 import TestKit
 import Testing
 
-/// A scripted connd that serves `Watch`, `WatchPath` and `Guard`.
+/// A scripted connd that serves `GetStatus`, `Watch`, `WatchPath` and `Guard`.
 final class PathConnd: RegistrableRPCService {
   let watches = Calls<Connectivity_V1_WatchRequest, Connectivity_V1_WatchResponse>()
   let pathWatches = Calls<Connectivity_V1_WatchPathRequest, Connectivity_V1_WatchPathResponse>()
 
   /// The answer to `GetPath` about the way by another link, or `nil` for none.
   let otherWay = Mutex<KernelPath?>(nil)
+
+  /// Its network namespace.
+  let namespace = Mutex(ProcessNamespace.reported)
 
   /// The connections that calls came on.
   let connections = Mutex<Set<ObjectIdentifier>>([])
@@ -84,11 +87,18 @@ final class PathConnd: RegistrableRPCService {
 
   func registerMethods(with router: inout RPCRouter<some ServerTransport>) {
     typealias Method = Connectivity_V1_Connectivity.Method
+    router.unary(Method.GetStatus.self, self.getStatus)
     router.serverStreaming(Method.Watch.self, self.watch)
     router.unary(Method.GetPath.self, self.getPath)
     router.unary(Method.ReportAttempt.self, self.reportAttempt)
     router.serverStreaming(Method.WatchPath.self, self.watchPath)
     router.bidirectional(Method.Guard.self, self.guard)
+  }
+
+  func getStatus(
+    request: Connectivity_V1_GetStatusRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_Status {
+    .with { $0.networkNamespace = self.namespace.withLock { $0 } }
   }
 
   func watch(

@@ -16,6 +16,15 @@ extension Connectivity_V1_WatchResponse {
   static func path(_ generation: UInt64, _ status: ConnectivityStatus) -> Self {
     Self(.path(PathSample.change(generation, status)))
   }
+
+  static func servers(_ generation: UInt64, _ servers: String...) -> Self {
+    let settings = DNSSettings(servers: servers.compactMap { DNSSettings.Server($0) })
+    return Self(
+      .dns(
+        ConnectivityChange.DNSChange(
+          generation: generation, settings: settings, cause: ChangeCause(.dns, "serversChanged"),
+          time: WallTime(microseconds: 0))))
+  }
 }
 
 extension Connectivity_V1_WatchPathResponse {

@@ -64,8 +64,9 @@ extension WatchEvent {
   /// One line: `2 wifi > none`, `3 interfaceLost destroy wlan0`.
   var line: String {
     switch self {
-    case .snapshot(let snapshot): "\(snapshot.generation) snapshot \(snapshot.status.category)"
-    case .gap(let snapshot): "\(snapshot.generation) gap \(snapshot.status.category)"
+    case .snapshot(let snapshot):
+      "\(snapshot.generation) snapshot \(snapshot.status.category.rawValue)"
+    case .gap(let snapshot): "\(snapshot.generation) gap \(snapshot.status.category.rawValue)"
     case .change(let change): change.line
     }
   }

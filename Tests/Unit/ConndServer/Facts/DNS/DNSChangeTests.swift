@@ -46,7 +46,7 @@ struct DNSChangeTests {
     _ = loop.tell()
     let last = loop.loop.feed.store.past.compactMap(\.change.snapshot).last
     #expect(last?.dns == settings("192.0.2.54", search: ["example.org"]))
-    #expect(last?.status.category == NetworkCategory.none)
+    #expect(last?.status.category == NetworkCategory.offline)
 
     // connd restarts and finds other settings.
     let store = Store(loop.loop.feed.store.past)

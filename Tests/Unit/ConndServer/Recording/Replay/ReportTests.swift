@@ -222,7 +222,7 @@ struct ReportTests {
     let scope = Invalidation.Scope(
       interface: Secret.name, localAddresses: [remote], destination: .address(remote))
     let transition = ConnectivityChange.Transition(
-      from: .none, to: .wifi, bounced: false, cause: cause, time: time, snapshot: earlier)
+      from: .offline, to: .wifi, bounced: false, cause: cause, time: time, snapshot: earlier)
     let invalidation = Invalidation(
       generation: 3, reason: .interfaceLost, severity: .destroy, scope: scope, cause: cause,
       time: time)
