@@ -174,7 +174,7 @@ extension NamesScenario {
     // The first ones start threads, and connect to connd.
     try abandon(10)
     let before = try descriptors()
-    // Its server stops after some 600 calls that nobody reads.
+    // Its server stops after some 600 calls, because its reports are not read.
     try abandon(50)
     // Equal lookups share a thread. A late change may cause others.
     let lookups = try Command.run(["sh", "-c", "cat \(process)/task/*/comm 2>/dev/null || true"])

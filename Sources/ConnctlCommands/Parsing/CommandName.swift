@@ -37,7 +37,7 @@ extension Connctl {
     }
     let known = self.commandNames + ["help"]
     guard !(known + self.otherNames).contains(word.name) else { return }
-    // `connctl constrained on` is no question.
+    // `connctl constrained on` asks nothing.
     let isSetting = word.rest.contains { ["on", "off", "auto"].contains($0) }
     let condition = isSetting ? nil : Condition.hint(for: word.name).map { "is \($0)" }
     let nearest = self.hints[word.name] ?? condition ?? word.name.nearest(of: known)

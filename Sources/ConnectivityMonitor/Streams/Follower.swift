@@ -36,8 +36,8 @@ package final class Follower<State: FollowedState>: Sendable {
   /// - Parameters:
   ///   - socket: The path of connd's socket.
   ///   - connector: Makes the connections.
-  ///   - namespace: The inode of the network namespace to follow. A connd in another one is reported
-  ///     as a loss, and its messages are ignored. `nil` follows any connd.
+  ///   - namespace: The inode of the network namespace to follow. A connd in another one is
+  ///     reported as a loss, and its messages are ignored. `nil` follows any connd.
   ///   - logger: Logs when connd goes away, and when it is back.
   init(
     _ state: State, socket: String, through connector: Connector, of namespace: UInt64? = nil,

@@ -100,7 +100,7 @@ struct CallBench {
 
   /// Starts calls on two channels and makes the change: all of them go on.
   ///
-  /// - Parameter next: whether the next call uses the connection of those before, or may use another.
+  /// - Parameter next: whether the next call uses the same connection, or may use another.
   func expectNoEnd(
     next isSame: Bool = true, sourceLocation: SourceLocation = #_sourceLocation,
     change: () throws -> Void
