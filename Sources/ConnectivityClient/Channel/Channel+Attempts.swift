@@ -77,6 +77,11 @@ extension Channel {
     case otherWayEnded
   }
 
+  private func slow(after pause: Duration) async -> Part {
+    try? await self.settings.eventLoop.sleep(for: pause)
+    return .slow
+  }
+
   /// Resolves the name and runs an attempt. If the attempt makes no progress, tries the other way
   /// beside it.
   ///
@@ -106,10 +111,7 @@ extension Channel {
       watch(former)
       var pause = Self.maxLookupTime
       func watchLookup() {
-        group.addTask { [pause] in
-          try? await self.settings.eventLoop.sleep(for: pause)
-          return .slow
-        }
+        group.addTask { [pause] in await self.slow(after: pause) }
         pause = min(pause * 2, Self.maxFormerPause)
       }
       watchLookup()

@@ -14,8 +14,8 @@ private import Synchronization
 ///    closing the descriptor.
 /// 2. ``events`` reports the connection's path, and when it is no longer viable.
 /// 3. With ``Config/shutsDown``, the guard ends a connection that is no longer viable, like a reset
-///    by the peer (R4): reads and writes fail with `ECONNRESET`, or `EPIPE`. A library that waits on
-///    the connection gets an error immediately, and takes no cut answer for a complete one. The
+///    by the peer (R4): reads and writes fail with `ECONNRESET`, or `EPIPE`. A library that waits
+///    on the connection gets an error immediately, and takes no cut answer for a complete one. The
 ///    owner must still close the descriptor.
 /// 4. If connd is not running, or runs in another network namespace, nothing happens until connd
 ///    appears (C7).
