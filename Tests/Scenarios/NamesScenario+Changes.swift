@@ -122,10 +122,11 @@ extension NamesScenario {
     let calls = try client.startSeries(1, 10, every: .milliseconds(20))
     try waitUntil("a lookup has failed") { try bench.rejectedQueries() > 0 }
     try bench.names.use(Self.new)
+    let isInTime = CallProbe.now < moment + 500_000_000
     for call in calls {
       let end = try client.next("ended", of: call)
       // On a busy machine, the DNS servers may come after the second for which the failure is held.
-      #expect(end.code == "ok" || end.at > moment + 1_000_000_000, "\(end)")
+      #expect(end.code == "ok" || !isInTime && end.at > moment + 1_000_000_000, "\(end)")
     }
     try client.quit()
     try bench.server.end()

@@ -24,8 +24,17 @@ extension KernelPath: CustomStringConvertible {
   }
 }
 
+// The words of connctl's output.
+
 extension NetworkCategory: CustomStringConvertible {
-  /// The word of connctl's output.
+  public var description: String { self.rawValue }
+}
+
+extension ThreeWayCategory: CustomStringConvertible {
+  public var description: String { self.rawValue }
+}
+
+extension ConstraintLevel: CustomStringConvertible {
   public var description: String { self.rawValue }
 }
 

@@ -14,11 +14,30 @@ struct AttemptProgress {
   var races = 0
   /// The resolver's error, or `nil` without one.
   var failure: RPCError?
+  /// When the name's last addresses were tried.
+  private var lastFormer: ContinuousClock.Instant?
   private var hasAddresses = false
   private var tries: [Channel.Try] = []
 
   /// Whether the resolver has answered.
   var isResolved: Bool { self.hasAddresses || self.failure != nil }
+
+  /// How often the name's last addresses are tried while no name server answers, unless the network
+  /// changes in between. A guess: gRPC's first backoff.
+  static let minPause = Duration.seconds(1)
+
+  /// Notes the begin of a race to the name's last addresses, and returns whether it may begin.
+  mutating func begin(
+    _ former: Addresses, _ lastChange: ContinuousClock.Instant?, at now: ContinuousClock.Instant
+  ) -> Bool {
+    let isRepeated = self.lastFormer.map { last in
+      now - last < Self.minPause && lastChange.map { $0 <= last } ?? true
+    }
+    guard self.races == 0, isRepeated != true else { return false }
+    (self.tried, self.lastFormer) = (former, now)
+    self.races += 1
+    return true
+  }
 
   /// Notes the resolver's answer, and returns the addresses to try, or `nil` if all of them are
   /// being tried.

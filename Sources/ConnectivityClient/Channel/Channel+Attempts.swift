@@ -77,11 +77,6 @@ extension Channel {
     case otherWayEnded
   }
 
-  private func slow(after pause: Duration) async -> Part {
-    try? await self.settings.eventLoop.sleep(for: pause)
-    return .slow
-  }
-
   /// Resolves the name and runs an attempt. If the attempt makes no progress, tries the other way
   /// beside it.
   ///
@@ -109,10 +104,11 @@ extension Channel {
         }
       }
       watch(former)
-      var pause = Self.maxLookupTime
       func watchLookup() {
-        group.addTask { [pause] in await self.slow(after: pause) }
-        pause = min(pause * 2, Self.maxFormerPause)
+        group.addTask {
+          try? await self.settings.eventLoop.sleep(for: Self.maxLookupTime)
+          return .slow
+        }
       }
       watchLookup()
       group.addTask {
@@ -126,9 +122,9 @@ extension Channel {
       }
       var (progress, result) = (AttemptProgress(), nil as Result<[Try], RPCError>?)
       func tryFormer() {
-        guard progress.races == 0, self.isWanted(id), self.hasChangedSinceResolution else { return }
-        progress.tried = former
-        progress.races += 1
+        guard self.isWanted(id), self.hasChangedSinceResolution,
+          progress.begin(former, LookupThreads.shared.lastChange, at: .now)
+        else { return }
         group.addTask { .raced(await race(former)) }
       }
       for await part in group {
@@ -175,10 +171,6 @@ extension Channel {
   /// change of the network, the channel then also tries the name's last addresses (C5). The value
   /// is the delay of RFC 8305 between two attempts.
   private static let maxLookupTime = Duration.milliseconds(250)
-
-  /// The longest pause before they are tried again, while no name server answers. A guess: gRPC's
-  /// first backoff.
-  private static let maxFormerPause = Duration.seconds(1)
 
   /// An event while addresses are tried.
   private enum Step: Sendable {

@@ -47,19 +47,27 @@ package final class Connector: Sendable {
   /// Makes a call with one request and a stream of responses, until it ends.
   ///
   /// - Parameters:
+  ///   - question: A call without parameters to make before, on the same connection.
+  ///   - answered: Called with the response to `question`.
   ///   - accepted: Called when connd has accepted the call. The first message may arrive much
   ///     later.
   ///   - take: Called with each message. The next message is not read before `take` returns.
   /// - Throws: The errors of `withCall`; the errors of the closures.
   package func stream(
     _ method: MethodDescriptor, _ request: [UInt8], at socket: String,
+    asking question: MethodDescriptor? = nil, answered: ([UInt8]) throws -> Void = { _ in },
     accepted: () async throws -> Void, _ take: ([UInt8]) async throws -> Void
   ) async throws {
-    try await self.withCall(method, at: socket) { call in
-      try await call.send(request)
-      call.finish()
-      try await call.receive(accepted, take)
-    }
+    #if os(Linux)
+      try await self.withConnection(to: socket) { connection in
+        if let question {
+          try await connection.withCall(question) { try await $0.stream([], {}, answered) }
+        }
+        try await connection.withCall(method) { try await $0.stream(request, accepted, take) }
+      }
+    #else
+      throw ConndError.notAvailable("connd runs only on Linux")
+    #endif
   }
 }
 
@@ -78,6 +86,18 @@ package protocol StreamCall: Sendable {
   func receive(
     _ accepted: () async throws -> Void, _ take: ([UInt8]) async throws -> Void
   ) async throws
+}
+
+extension StreamCall {
+  /// Sends the only request, and reads the responses until the call ends.
+  fileprivate func stream(
+    _ request: [UInt8], _ accepted: () async throws -> Void,
+    _ take: ([UInt8]) async throws -> Void
+  ) async throws {
+    try await self.send(request)
+    self.finish()
+    try await self.receive(accepted, take)
+  }
 }
 
 extension Connector {

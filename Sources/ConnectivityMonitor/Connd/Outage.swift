@@ -8,6 +8,8 @@ package struct Outage: Sendable {
 
   /// Whether connd's absence has been reported.
   private(set) var isReported = false
+  /// Whether another network namespace has been reported as the reason.
+  private var isForeignReported = false
   private var pause = Self.minPause
 
   package init() {}
@@ -24,7 +26,7 @@ package struct Outage: Sendable {
 
   /// Records that connd accepted the request. Returns whether its absence had been reported.
   package mutating func accepted() -> Bool {
-    defer { self.isReported = false }
+    defer { (self.isReported, self.isForeignReported) = (false, false) }
     return self.isReported
   }
 
@@ -34,8 +36,8 @@ package struct Outage: Sendable {
   /// Records that a connd in another network namespace accepted the request, which is as good as
   /// absent (C7). Returns the error to report, if any.
   mutating func accepted(by foreign: ForeignNamespace) -> ConndError? {
-    defer { self.markTold() }
-    return self.isReported ? nil : foreign.error
+    defer { (self.isReported, self.isForeignReported) = (true, true) }
+    return self.isForeignReported ? nil : foreign.error
   }
 
   /// Records a message from connd, and resets the pause. If connd only accepts connections and then

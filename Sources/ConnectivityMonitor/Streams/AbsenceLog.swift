@@ -9,9 +9,10 @@ final class AbsenceLog: Sendable {
   /// - Parameter logger: `nil` logs nothing.
   init(_ logger: Logger?) { self.logger = logger }
 
-  /// Notes that a connection to connd failed or ended, and logs it once.
-  func lost(_ error: any Error) {
-    guard let logger = self.logger, !self.wasAway(true) else { return }
+  /// Notes that a connection to connd failed or ended, and logs it once, or again for another
+  /// reason.
+  func lost(_ error: any Error, again: Bool = false) {
+    guard let logger = self.logger, !self.wasAway(true) || again else { return }
     logger.info("connd cannot be reached; looking for it", metadata: ["error": "\(error)"])
   }
 

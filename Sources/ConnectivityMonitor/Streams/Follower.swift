@@ -60,14 +60,24 @@ package final class Follower<State: FollowedState>: Sendable {
   package func run(_ tell: Receiver) async throws {
     try await self.connector.repeating(at: self.socket) {
       let request = self.state.withLock { $0.request }
+      // A resumed stream may begin with changes that do not name the namespace, or with none.
       var foreign: ForeignNamespace?
-      try await self.connector.stream(State.method, request, at: self.socket) {
-        foreign = try await self.foreignNamespace()
-        if let foreign { self.log.lost(foreign.error) } else { self.log.found() }
-        try await self.report(
-          self.state.withLock { [foreign] state in
-            if let foreign { state.accepted(by: foreign) } else { state.accepted() }
-          }, to: tell)
+      try await self.connector.stream(
+        State.method, request, at: self.socket,
+        asking: self.namespace == nil
+          ? nil : Connectivity_V1_Connectivity.Method.GetStatus.descriptor
+      ) { message in
+        let status = try Connectivity_V1_Status(serializedBytes: message)
+        foreign = ForeignNamespace(of: status.networkNamespace, own: self.namespace)
+      } accepted: {
+        if let foreign {
+          let event = self.state.withLock { $0.accepted(by: foreign) }
+          self.log.lost(foreign.error, again: event != nil)
+          try await self.report(event, to: tell)
+        } else {
+          self.log.found()
+          try await self.report(self.state.withLock { $0.accepted() }, to: tell)
+        }
       } _: { message in
         guard foreign == nil else { return }
         try await self.report(try self.state.withLock { try $0.received(message) }, to: tell)
@@ -78,21 +88,6 @@ package final class Follower<State: FollowedState>: Sendable {
       if let event { try await tell(event) }
       return pause
     }
-  }
-
-  /// Returns connd's network namespace if it is not the one to follow. A resumed stream may begin
-  /// with changes that do not name it, or with none.
-  private func foreignNamespace() async throws -> ForeignNamespace? {
-    guard let own = self.namespace else { return nil }
-    var foreign: ForeignNamespace?
-    try await self.connector.stream(
-      Connectivity_V1_Connectivity.Method.GetStatus.descriptor, [], at: self.socket
-    ) {
-    } _: { message in
-      let status = try Connectivity_V1_Status(serializedBytes: message)
-      foreign = ForeignNamespace(of: status.networkNamespace, own: own)
-    }
-    return foreign
   }
 
   private func report(_ event: State.Event?, to tell: Receiver) async throws {

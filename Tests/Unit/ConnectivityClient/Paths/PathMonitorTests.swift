@@ -45,20 +45,30 @@ struct PathMonitorTests {
   @Test("C7 connd is in another network namespace → as if absent, until a connd in this one comes")
   func otherNamespace() async throws {
     try await PathConnd.withSocket { socket in
-      let system = Self.system(socket)
       let address = try #require(IPAddress("203.0.113.9"))
-      let host = PathMonitor(.destination(address, mark: 0), socket: socket, maxWait: Self.forever)
-        .makeAsyncIterator().subscription
-      var statuses: StatusStream.AsyncIterator?
+      /// They begin while a connd listens. Otherwise they would report its absence first.
+      struct Followers {
+        let system: PathSubscription
+        let host: PathSubscription
+        let statuses: StatusStream.AsyncIterator
+
+        init(_ socket: ConndSocket, _ address: IPAddress) {
+          self.system = PathMonitorTests.system(socket)
+          self.host =
+            PathMonitor(
+              .destination(address, mark: 0), socket: socket, maxWait: PathMonitorTests.forever
+            ).makeAsyncIterator().subscription
+          self.statuses = StatusStream(socket: socket, since: 4, events: [.path, .dns])
+            .makeAsyncIterator()
+        }
+      }
+      var followers: Followers?
       func serve(_ namespace: UInt64) async throws {
-        try await PathConnd.serving(socket) { connd in
-          connd.namespace.withLock { $0 = namespace }
-          // It would wait with an event about an absent connd until that is read.
-          let stream =
-            statuses
-            ?? StatusStream(socket: socket, since: 4, events: [.path, .dns]).makeAsyncIterator()
-          statuses = stream
-          let events = stream.subscription.events
+        try await PathConnd.serving(socket, in: namespace, answers: nil) { connd in
+          let present = followers ?? Followers(socket, address)
+          followers = present
+          let (system, host) = (present.system, present.host)
+          let events = present.statuses.subscription.events
           for _ in 0..<2 {
             let call = try #require(await connd.watches.next())
             // A resumed stream may begin with a change that does not name the namespace.

@@ -18,7 +18,7 @@ final class PathConnd: RegistrableRPCService {
   let otherWay = Mutex<KernelPath?>(nil)
 
   /// Its network namespace.
-  let namespace = Mutex(ProcessNamespace.reported)
+  private let namespace: UInt64
 
   /// The connections that calls came on.
   let connections = Mutex<Set<ObjectIdentifier>>([])
@@ -29,7 +29,9 @@ final class PathConnd: RegistrableRPCService {
   typealias Answers = @Sendable (Connectivity_V1_GuardRequest) -> [Connectivity_V1_GuardResponse]
   private let answers: Answers?
 
-  private init(_ answers: Answers?) { self.answers = answers }
+  private init(_ answers: Answers?, in namespace: UInt64) {
+    (self.answers, self.namespace) = (answers, namespace)
+  }
 
   /// The calls of one method, in order of arrival.
   final class Calls<Request: Sendable, Response: Sendable>: Sendable {
@@ -98,7 +100,7 @@ final class PathConnd: RegistrableRPCService {
   func getStatus(
     request: Connectivity_V1_GetStatusRequest, context: ServerContext
   ) async throws -> Connectivity_V1_Status {
-    .with { $0.networkNamespace = self.namespace.withLock { $0 } }
+    .with { $0.networkNamespace = self.namespace }
   }
 
   func watch(
@@ -159,9 +161,10 @@ extension PathConnd {
   }
 
   static func serving<Result: Sendable>(
-    _ socket: ConndSocket, answers: Answers?, _ body: (PathConnd) async throws -> Result
+    _ socket: ConndSocket, in namespace: UInt64 = ProcessNamespace.reported, answers: Answers?,
+    _ body: (PathConnd) async throws -> Result
   ) async throws -> Result {
-    let connd = PathConnd(answers)
+    let connd = PathConnd(answers, in: namespace)
     // A client that only checks whether connd listens makes no call.
     return try await Listener.serving(
       [connd], at: Listener.socket(socket.path),
