@@ -21,8 +21,8 @@ public import Connectivity
   /// connection uses the better path.
   case betterPathGone
   /// connd reported that the connection is dead (`destroy`), in doubt (`advise`) or to be replaced
-  /// (`drain`): see ``InvalidationError/severity``. The library reacts as configured. A dead
-  /// connection is then also ``notViable(_:)``; one with a better path still works.
+  /// (`drain`), as the severity says. The library reacts as configured. A dead connection is then
+  /// also ``notViable(_:)``; one with a better path still works.
   case invalidated(InvalidationError)
   /// connd asked whether the peer is alive, and the library sends a probe (E4).
   case asked
