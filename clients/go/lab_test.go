@@ -216,7 +216,7 @@ func (l *lab) stop() {
 
 func (l *lab) connctl(arguments ...string) (string, error) {
 	connctl := filepath.Join(filepath.Dir(os.Getenv("CONND")), "connctl")
-	output, err := exec.Command(connctl, append(arguments, "--socket", l.socket)...).CombinedOutput()
+	output, err := exec.Command(connctl, append(arguments, "--socket", l.socket)...).Output()
 	return string(output), err
 }
 
