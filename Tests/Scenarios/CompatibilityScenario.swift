@@ -8,7 +8,7 @@ import Testing
 /// everything that may be added (`Tests/Programs/python/newer.py`).
 @Suite("Compatibility", .needsNamespaces, .blocking)
 struct CompatibilityScenario {
-  /// Commands that show the state, whose output a newer connd does not change.
+  /// Commands that show the state. They print the same with a newer connd.
   private static let views: [[String]] = [
     ["status", "--json"], ["path", Uplinks.server, "--json"], ["path", "198.51.100.9"],
     ["explain", "--json"], ["explain", Uplinks.server, "--json"], ["links", "--json"], ["links"],

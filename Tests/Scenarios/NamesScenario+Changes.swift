@@ -3,7 +3,7 @@ import Testing
 
 /// Lookups that begin after a change of the network, and those of many channels.
 extension NamesScenario {
-  /// Channels whose lookups hang when the DNS servers change.
+  /// A number of channels. Their lookups hang when the DNS servers change.
   struct Crowd: CustomTestStringConvertible, Sendable {
     var channels: Int
     /// Whether the channels have the same name.
